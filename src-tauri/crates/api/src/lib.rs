@@ -1,0 +1,16 @@
+//! The contract between the app and every face of it: the desktop window, the web page and the tests.
+//!
+//! Types only, no behaviour. `ui/src/lib/api/types.ts` is generated from here (`cargo xtask types`); a test fails when
+//! that file is stale. Times are milliseconds since 1970 (UTC), durations milliseconds, sizes bytes, lengths tokens.
+
+mod chat;
+mod error;
+mod model;
+mod typescript;
+
+pub use chat::{
+    AnswerStats, Chat, ChatSummary, Finish, GenerationEvent, Message, MessageStatus, Role,
+};
+pub use error::{ApiError, ErrorCode};
+pub use model::{AppInfo, Face, ModelInfo, ModelState};
+pub use typescript::typescript;

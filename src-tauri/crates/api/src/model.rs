@@ -1,0 +1,77 @@
+//! What the app says about itself and about the model it runs.
+
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+use crate::ApiError;
+
+/// Which face of the app is asking; decides what the interface offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum Face {
+    /// The desktop window: file dialogs and links through the system.
+    Desktop,
+    /// A browser talking to `fastar serve`.
+    Web,
+}
+
+/// Facts about the running app.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct AppInfo {
+    /// The app's version, for example `0.1.0`.
+    pub version: String,
+    /// Which face is asking.
+    pub face: Face,
+    /// Where chats are kept.
+    pub data_folder: String,
+    /// Set when something was repaired or set aside at start; shown once.
+    pub notice: Option<String>,
+}
+
+/// The model in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct ModelInfo {
+    /// Name for people: the file name without its ending, or `Demo model`.
+    pub name: String,
+    /// The small model that ships inside the app.
+    pub is_demo: bool,
+    /// File of the model; none for the embedded demo.
+    pub path: Option<String>,
+    /// Size of the container in bytes.
+    #[ts(type = "number")]
+    pub file_bytes: u64,
+    /// Parameters in all.
+    #[ts(type = "number")]
+    pub parameters: u64,
+    /// Transformer layers.
+    pub layers: u32,
+    /// Routed experts in each layer.
+    pub experts: u32,
+    /// Positions one conversation may have.
+    pub context_size: u32,
+    /// Threads the engine computes on.
+    pub threads: u32,
+}
+
+/// Where the model is on its way from file to answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum ModelState {
+    /// Being read and checked.
+    Loading {
+        /// Name for people.
+        name: String,
+    },
+    /// Answers can be written.
+    Ready {
+        /// The model.
+        model: ModelInfo,
+    },
+    /// Could not be loaded; the error says why and what to do.
+    Failed {
+        /// Name for people.
+        name: String,
+        /// Why.
+        error: ApiError,
+    },
+}

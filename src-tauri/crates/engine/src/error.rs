@@ -1,0 +1,40 @@
+//! What can go wrong between a container and an answer.
+
+/// Errors of the engine. Each is one sentence that says what, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The container could not be opened or a record in it is damaged.
+    #[error(transparent)]
+    Container(#[from] fastar_fst::Error),
+    /// config.json inside the container is not one this engine can run.
+    #[error("{0}")]
+    Config(String),
+    /// A tensor is missing or has the wrong shape or type.
+    #[error("{0}")]
+    Tensor(String),
+    /// The tokenizer is missing or does not belong to the model.
+    #[error("{0}")]
+    Tokenizer(String),
+    /// The prompt does not fit.
+    #[error(
+        "The conversation needs {needed} positions and this model has {context}. Start a new chat or send a shorter message."
+    )]
+    ContextFull {
+        /// Positions the prompt needs, with one for the answer.
+        needed: usize,
+        /// Positions there are.
+        context: usize,
+    },
+    /// A token id outside the vocabulary, or an empty prompt.
+    #[error("{0}")]
+    Input(String),
+    /// The arithmetic produced a value that is not finite.
+    #[error("{0}")]
+    NotFinite(String),
+    /// The person stopped it.
+    #[error("Stopped.")]
+    Cancelled,
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
