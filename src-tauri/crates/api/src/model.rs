@@ -73,5 +73,9 @@ pub enum ModelState {
         name: String,
         /// Why.
         error: ApiError,
+        /// The model that writes answers meanwhile: the one before, or the demo. None when there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        in_use: Option<ModelInfo>,
     },
 }

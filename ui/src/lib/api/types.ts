@@ -94,7 +94,11 @@ name: string,
 /**
  * Why.
  */
-error: ApiError, };
+error: ApiError, 
+/**
+ * The model that writes answers meanwhile: the one before, or the demo. None when there is none.
+ */
+in_use?: ModelInfo, };
 
 export type Role = "user" | "assistant";
 
