@@ -1,0 +1,81 @@
+/**
+ * What the interface asks of the app, whoever answers: the desktop shell, `fastar serve`, or a scripted fake.
+ * Everything else in the interface is written against this file and knows nothing of IPC or HTTP.
+ */
+import type { ApiError, AppInfo, Chat, ChatSummary, GenerationEvent, ModelState } from '../api/types';
+
+export type OnEvent = (event: GenerationEvent) => void;
+
+export interface Backend {
+  appInfo(): Promise<AppInfo>;
+  modelState(): Promise<ModelState>;
+  /** Lets the person pick a model file; what came of it is then read from `modelState`. */
+  modelChoose(): Promise<void>;
+  modelUseDemo(): Promise<void>;
+  chatList(): Promise<ChatSummary[]>;
+  chatOpen(id: string): Promise<Chat>;
+  chatRename(id: string, title: string): Promise<void>;
+  chatDelete(id: string): Promise<void>;
+  chatRestore(id: string): Promise<void>;
+  /** Resolves once the answer is accepted; what happens to it then comes through `onEvent`. */
+  messageSend(chatId: string | null, text: string, onEvent: OnEvent): Promise<void>;
+  messageRegenerate(chatId: string, onEvent: OnEvent): Promise<void>;
+  /** Listens to an answer that is already being written. */
+  generationAttach(answerId: string, onEvent: OnEvent): Promise<void>;
+  generationStop(answerId: string): Promise<void>;
+  /** Opens an address outside the app, after the person has agreed to it. */
+  linkOpen(url: string): Promise<void>;
+  /** Calls back when the app stops answering and when it answers again. A desktop window never hears it. */
+  onConnection(listener: (connected: boolean) => void): void;
+}
+
+/** The app refused or failed; `api` says what happened and what can be done. */
+export class BackendError extends Error {
+  readonly api: ApiError;
+
+  constructor(api: ApiError) {
+    super(api.message);
+    this.name = 'BackendError';
+    this.api = api;
+  }
+}
+
+/** The app could not be reached at all. */
+export class Unreachable extends Error {
+  constructor() {
+    super('unreachable');
+    this.name = 'Unreachable';
+  }
+}
+
+const CODES: ReadonlySet<string> = new Set<ApiError['code']>([
+  'not_found',
+  'bad_request',
+  'busy',
+  'no_model',
+  'context_full',
+  'storage',
+  'unsupported',
+  'internal',
+]);
+
+function isApiError(value: unknown): value is ApiError {
+  if (typeof value !== 'object' || value === null) return false;
+  const error = value as Partial<ApiError>;
+  return typeof error.message === 'string' && typeof error.code === 'string' && CODES.has(error.code);
+}
+
+/** Anything thrown or received in place of an answer, as one kind of error. */
+export function toBackendError(value: unknown, fallback: string): BackendError {
+  if (value instanceof BackendError) return value;
+  if (isApiError(value)) {
+    return new BackendError({
+      code: value.code,
+      message: value.message,
+      hint: value.hint ?? null,
+      details: value.details ?? null,
+    });
+  }
+  const details = value instanceof Error ? value.message : typeof value === 'string' ? value : null;
+  return new BackendError({ code: 'internal', message: fallback, hint: null, details });
+}

@@ -1,0 +1,182 @@
+/**
+ * The browser's way to `fastar serve`. A stream that drops is taken up again where it was: the answer is written by
+ * the app and does not depend on anyone listening, so attaching anew gives the text so far and then what follows.
+ */
+import type { AppInfo, Chat, ChatSummary, GenerationEvent, Message, ModelState } from '../api/types';
+import { strings } from '../strings';
+import { type Backend, BackendError, type OnEvent, toBackendError, Unreachable } from './backend';
+import { EventStreamParser } from './sse';
+
+export interface HttpOptions {
+  fetch: typeof fetch;
+  /** Waits; a parameter so that tests need no clock. */
+  sleep: (ms: number) => Promise<void>;
+  openWindow: (url: string) => void;
+  /** Without a byte for this long (heartbeats count) a stream is taken for dropped. */
+  stallMs: number;
+}
+
+const FIRST_RETRY_MS = 400;
+const LAST_RETRY_MS = 5000;
+
+export function http(options: HttpOptions): Backend {
+  const listeners: ((connected: boolean) => void)[] = [];
+  let connected = true;
+
+  function setConnected(now: boolean): void {
+    if (connected === now) return;
+    connected = now;
+    for (const listener of listeners) listener(now);
+    if (!now) void probe();
+  }
+
+  /** Asks until the server is back. */
+  async function probe(): Promise<void> {
+    let wait = FIRST_RETRY_MS;
+    while (!connected) {
+      await options.sleep(wait);
+      wait = Math.min(wait * 1.6, LAST_RETRY_MS);
+      await post('app_info', {}).then(
+        () => {},
+        () => {},
+      );
+    }
+  }
+
+  async function post(name: string, args: unknown, signal?: AbortSignal): Promise<Response> {
+    let response: Response;
+    try {
+      response = await options.fetch(`/api/${name}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(args),
+        cache: 'no-store',
+        ...(signal ? { signal } : {}),
+      });
+    } catch {
+      setConnected(false);
+      throw new Unreachable();
+    }
+    setConnected(true);
+    if (response.ok) return response;
+    const text = await response.text().catch(() => '');
+    let body: unknown = `HTTP ${response.status}`;
+    try {
+      body = JSON.parse(text);
+    } catch {
+      // Not from our own server; the status says what there is to say.
+    }
+    throw toBackendError(body, strings.errors.unexpected);
+  }
+
+  async function call<T>(name: string, args: Record<string, unknown> = {}): Promise<T> {
+    const response = await post(name, args);
+    try {
+      const text = await response.text();
+      return (text === '' ? null : JSON.parse(text)) as T;
+    } catch (error) {
+      if (error instanceof SyntaxError) throw toBackendError(error, strings.errors.unexpected);
+      setConnected(false);
+      throw new Unreachable();
+    }
+  }
+
+  /** Hands on the events of one stream. Ends normally or by a drop; both look alike, only `finished` counts. */
+  async function drain(response: Response, abort: AbortController, onEvent: OnEvent): Promise<void> {
+    const reader = response.body?.getReader();
+    if (!reader) return;
+    const parser = new EventStreamParser();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    try {
+      for (;;) {
+        timer = setTimeout(() => abort.abort(), options.stallMs);
+        const { done, value } = await reader.read();
+        clearTimeout(timer);
+        if (done) return;
+        for (const payload of parser.push(value)) onEvent(JSON.parse(payload) as GenerationEvent);
+      }
+    } catch {
+      // Dropped; the caller attaches again.
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Follows an answer to its end, over as many streams as it takes. */
+  async function follow(name: string, args: unknown, onEvent: OnEvent): Promise<void> {
+    const abort = new AbortController();
+    const first = await post(name, args, abort.signal);
+    let answer: Message | null = null;
+    let finished = false;
+    const hear: OnEvent = (event) => {
+      if (event.type === 'started') answer = event.answer;
+      if (event.type === 'finished') finished = true;
+      onEvent(event);
+    };
+
+    const carryOn = async (): Promise<void> => {
+      await drain(first, abort, hear);
+      let wait = FIRST_RETRY_MS;
+      while (!finished && answer !== null) {
+        const { id, chat_id } = answer as Message;
+        await options.sleep(wait);
+        wait = Math.min(wait * 1.6, LAST_RETRY_MS);
+        try {
+          const again = new AbortController();
+          const response = await post('generation_attach', { answer_id: id }, again.signal);
+          await drain(response, again, hear);
+        } catch (error) {
+          if (error instanceof Unreachable) continue;
+          // No longer being written: the row says how it ended.
+          const end = await rowOf(chat_id, id).catch(() => null);
+          if (end === 'gone') return;
+          if (end !== null) hear(end);
+        }
+      }
+      // The server took the message and went away before it said so: whoever listens reads the chats anew.
+      if (!finished && answer === null) setConnected(false);
+    };
+    void carryOn();
+  }
+
+  async function rowOf(chatId: string, answerId: string): Promise<GenerationEvent | 'gone' | null> {
+    let chat: Chat;
+    try {
+      chat = await call<Chat>('chat_open', { id: chatId });
+    } catch (error) {
+      if (error instanceof BackendError && error.api.code === 'not_found') return 'gone';
+      throw error;
+    }
+    const answer = chat.messages.find((message) => message.id === answerId);
+    if (!answer) return 'gone';
+    return answer.status === 'writing' ? null : { type: 'finished', chat: chat.summary, answer };
+  }
+
+  return {
+    appInfo: () => call<AppInfo>('app_info'),
+    modelState: () => call<ModelState>('model_state'),
+    modelChoose: async () => void (await call('model_choose')),
+    modelUseDemo: async () => void (await call('model_use_demo')),
+    chatList: () => call<ChatSummary[]>('chat_list'),
+    chatOpen: (id) => call<Chat>('chat_open', { id }),
+    chatRename: async (id, title) => void (await call('chat_rename', { id, title })),
+    chatDelete: async (id) => void (await call('chat_delete', { id })),
+    chatRestore: async (id) => void (await call('chat_restore', { id })),
+    messageSend: (chat_id, text, onEvent) => follow('message_send', { chat_id, text }, onEvent),
+    messageRegenerate: (chat_id, onEvent) => follow('message_regenerate', { chat_id }, onEvent),
+    generationAttach: (answer_id, onEvent) => follow('generation_attach', { answer_id }, onEvent),
+    generationStop: async (answer_id) => void (await call('generation_stop', { answer_id })),
+    linkOpen: async (url) => options.openWindow(url),
+    onConnection: (listener) => void listeners.push(listener),
+  };
+}
+
+/** The real one, of this page. */
+export function browserHttp(): Backend {
+  return http({
+    fetch: (input, init) => fetch(input, init),
+    sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+    openWindow: (url) => void window.open(url, '_blank', 'noopener,noreferrer'),
+    stallMs: 30_000,
+  });
+}

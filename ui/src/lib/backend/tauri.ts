@@ -1,0 +1,37 @@
+/** The desktop window: commands and channels of the Rust shell. */
+import { Channel, invoke } from '@tauri-apps/api/core';
+import type { AppInfo, Chat, ChatSummary, GenerationEvent, ModelState } from '../api/types';
+import { strings } from '../strings';
+import { type Backend, type OnEvent, toBackendError } from './backend';
+
+async function call<T>(name: string, args: Record<string, unknown> = {}): Promise<T> {
+  try {
+    return await invoke<T>(name, args);
+  } catch (error) {
+    throw toBackendError(error, strings.errors.unexpected);
+  }
+}
+
+async function listen(name: string, args: Record<string, unknown>, onEvent: OnEvent): Promise<void> {
+  const channel = new Channel<GenerationEvent>();
+  channel.onmessage = onEvent;
+  await call<null>(name, { ...args, on_event: channel });
+}
+
+export const tauri: Backend = {
+  appInfo: () => call<AppInfo>('app_info'),
+  modelState: () => call<ModelState>('model_state'),
+  modelChoose: async () => void (await call('model_choose')),
+  modelUseDemo: async () => void (await call('model_use_demo')),
+  chatList: () => call<ChatSummary[]>('chat_list'),
+  chatOpen: (id) => call<Chat>('chat_open', { id }),
+  chatRename: async (id, title) => void (await call('chat_rename', { id, title })),
+  chatDelete: async (id) => void (await call('chat_delete', { id })),
+  chatRestore: async (id) => void (await call('chat_restore', { id })),
+  messageSend: (chat_id, text, onEvent) => listen('message_send', { chat_id, text }, onEvent),
+  messageRegenerate: (chat_id, onEvent) => listen('message_regenerate', { chat_id }, onEvent),
+  generationAttach: (answer_id, onEvent) => listen('generation_attach', { answer_id }, onEvent),
+  generationStop: async (answer_id) => void (await call('generation_stop', { answer_id })),
+  linkOpen: async (url) => void (await call('link_open', { url })),
+  onConnection: () => {},
+};

@@ -1,0 +1,463 @@
+/**
+ * The state of the window: which model, which chats, which conversation is open, what is being written. Every change
+ * comes from the app's own answers; the interface only asks.
+ */
+import type { ApiError, AppInfo, ChatSummary, GenerationEvent, ModelState } from '../api/types';
+import { type Backend, BackendError, toBackendError, Unreachable } from '../backend';
+import { strings } from '../strings';
+import { apply, type Conversation, isProvisional, provisional, writing } from './answer';
+
+const MODEL_POLL_MS = 400;
+const UNDO_MS = 8000;
+
+class Open implements Conversation {
+  summary = $state<ChatSummary | null>(null);
+  messages = $state<Conversation['messages']>([]);
+  progress = $state<Conversation['progress']>(null);
+  /** What the person is writing in this chat. */
+  draft = $state('');
+  /** Waits for the model. */
+  willSend = $state(false);
+  loading = $state(false);
+  /** Why the last message was not taken, or the chat not opened. */
+  error = $state<ApiError | null>(null);
+  /** Counts the answers begun, so that a late event of an earlier listener is told apart. */
+  listener = 0;
+  /** Stop was pressed before the answer had an id. */
+  stopWanted = false;
+}
+
+export interface Toast {
+  chat: ChatSummary;
+}
+
+export class App {
+  info = $state<AppInfo | null>(null);
+  startError = $state<ApiError | null>(null);
+  notice = $state<string | null>(null);
+  model = $state<ModelState | null>(null);
+  modelError = $state<ApiError | null>(null);
+  connected = $state(true);
+  chats = $state<ChatSummary[]>([]);
+  chatsKnown = $state(false);
+  listError = $state<ApiError | null>(null);
+  open = $state<Open>(new Open());
+  toast = $state<Toast | null>(null);
+  /** Moves with the clock so that "today" does not stay yesterday's. */
+  now = $state(Date.now());
+  /** What a screen reader is told, politely and not per token. */
+  announcement = $state('');
+  link = $state<{ href: string; bidi: boolean } | null>(null);
+  modelPanel = $state(false);
+
+  /** Chats whose answers are being written stay in memory while another one is looked at, drafts too. */
+  private kept = new Map<string, Open>();
+  /** Chats other than the open one with an answer under way. */
+  busy = $state<Record<string, true>>({});
+  private polling = false;
+  private undoTimer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(private readonly backend: Backend) {
+    backend.onConnection((connected) => {
+      this.connected = connected;
+      if (connected) void this.refresh();
+    });
+  }
+
+  get ready(): boolean {
+    return this.model?.state === 'ready';
+  }
+
+  /** True while the open chat's answer is on its way. */
+  get answering(): boolean {
+    return this.open.progress !== null;
+  }
+
+  async start(): Promise<void> {
+    this.showAddress();
+    await this.readStart();
+  }
+
+  async readStart(): Promise<void> {
+    this.startError = null;
+    try {
+      this.info = await this.backend.appInfo();
+      this.notice = this.info.notice;
+    } catch (error) {
+      this.startError = failure(error);
+    }
+    await Promise.all([this.readModel(), this.readChats()]);
+  }
+
+  /** Reads again what another window or a restart may have changed. */
+  async refresh(): Promise<void> {
+    this.now = Date.now();
+    if (!this.info) return this.readStart();
+    await Promise.all([this.readModel(), this.readChats(), this.reopen()]);
+  }
+
+  async readChats(): Promise<void> {
+    try {
+      this.chats = await this.backend.chatList();
+      this.chatsKnown = true;
+      this.listError = null;
+      this.now = Date.now();
+    } catch (error) {
+      this.listError = failure(error);
+    }
+  }
+
+  async readModel(): Promise<void> {
+    try {
+      this.model = await this.backend.modelState();
+    } catch {
+      // Not reachable, or a fault that the next reading may not have; what is shown stays.
+    }
+    if (this.model?.state === 'loading') this.pollModel();
+    if (this.ready && this.open.willSend) this.send();
+  }
+
+  private pollModel(): void {
+    if (this.polling) return;
+    this.polling = true;
+    setTimeout(() => {
+      this.polling = false;
+      void this.readModel();
+    }, MODEL_POLL_MS);
+  }
+
+  async chooseModel(): Promise<void> {
+    await this.changeModel(() => this.backend.modelChoose());
+  }
+
+  async useDemo(): Promise<void> {
+    await this.changeModel(() => this.backend.modelUseDemo());
+  }
+
+  private async changeModel(change: () => Promise<void>): Promise<void> {
+    this.modelError = null;
+    const asked = change();
+    // The dialog and the loading take their time; the state is read meanwhile.
+    this.pollModel();
+    try {
+      await asked;
+    } catch (error) {
+      this.modelError = failure(error);
+    }
+    await this.readModel();
+  }
+
+  // Chats ------------------------------------------------------------------------------------------------------------
+
+  newChat(address = true): void {
+    if (this.open.summary === null) {
+      this.open.error = null;
+      return;
+    }
+    this.leave();
+    this.open = this.kept.get('') ?? new Open();
+    this.kept.delete('');
+    this.open.error = null;
+    if (address) this.writeAddress(null);
+  }
+
+  async openChat(id: string, address = true): Promise<void> {
+    if (this.open.summary?.id === id) return;
+    this.leave();
+    if (address) this.writeAddress(id);
+    const kept = this.kept.get(id);
+    if (kept) {
+      this.kept.delete(id);
+      this.open = kept;
+      if (kept.progress !== null) {
+        delete this.busy[id];
+        return;
+      }
+    } else {
+      const open = new Open();
+      open.summary = this.chats.find((chat) => chat.id === id) ?? {
+        id,
+        title: '',
+        created_at: 0,
+        updated_at: 0,
+      };
+      open.loading = true;
+      this.open = open;
+    }
+    await this.load(this.open, id);
+  }
+
+  private async load(open: Open, id: string): Promise<void> {
+    try {
+      const chat = await this.backend.chatOpen(id);
+      if (open.progress !== null) return;
+      open.summary = chat.summary;
+      open.messages = chat.messages;
+      open.error = null;
+      const answer = writing(open);
+      if (answer) this.attach(open, answer.id);
+    } catch (error) {
+      if (error instanceof Unreachable) return;
+      open.error = failure(error);
+      if (isGone(error)) await this.readChats();
+    } finally {
+      open.loading = false;
+    }
+  }
+
+  /** Reads the open chat anew, unless an answer keeps it current anyway. */
+  private async reopen(): Promise<void> {
+    const open = this.open;
+    if (open.summary && open.progress === null) await this.load(open, open.summary.id);
+  }
+
+  /** Puts the open conversation aside: what is being written goes on, what was typed is kept. */
+  private leave(): void {
+    const open = this.open;
+    const id = open.summary?.id ?? '';
+    if (open.progress !== null && id !== '') this.busy[id] = true;
+    if (open.progress !== null || open.draft !== '') this.kept.set(id, open);
+  }
+
+  async rename(id: string, title: string): Promise<void> {
+    const wanted = title.replace(/\s+/g, ' ').trim();
+    const chat = this.chats.find((other) => other.id === id);
+    if (wanted === '' || !chat || wanted === chat.title) return;
+    const before = chat.title;
+    this.retitle(id, wanted);
+    try {
+      await this.backend.chatRename(id, wanted);
+      await this.readChats();
+    } catch (error) {
+      this.retitle(id, before);
+      this.listError = failure(error);
+    }
+  }
+
+  private retitle(id: string, title: string): void {
+    const chat = this.chats.find((other) => other.id === id);
+    if (chat) chat.title = title;
+    if (this.open.summary?.id === id) this.open.summary.title = title;
+  }
+
+  async delete(id: string): Promise<void> {
+    const chat = this.chats.find((other) => other.id === id);
+    if (!chat) return;
+    try {
+      await this.backend.chatDelete(id);
+    } catch (error) {
+      if (!isGone(error)) {
+        this.listError = failure(error);
+        return;
+      }
+    }
+    this.chats = this.chats.filter((other) => other.id !== id);
+    this.kept.delete(id);
+    delete this.busy[id];
+    if (this.open.summary?.id === id) {
+      this.open = this.kept.get('') ?? new Open();
+      this.kept.delete('');
+      this.writeAddress(null);
+    }
+    this.showToast({ chat });
+  }
+
+  async undoDelete(): Promise<void> {
+    const toast = this.toast;
+    if (!toast) return;
+    this.dismissToast();
+    try {
+      await this.backend.chatRestore(toast.chat.id);
+      await this.readChats();
+      await this.openChat(toast.chat.id);
+    } catch (error) {
+      this.listError = failure(error);
+    }
+  }
+
+  private showToast(toast: Toast): void {
+    this.toast = toast;
+    this.resumeToast();
+  }
+
+  /** While the person is at the toast it stays. */
+  holdToast(): void {
+    clearTimeout(this.undoTimer);
+  }
+
+  resumeToast(): void {
+    clearTimeout(this.undoTimer);
+    this.undoTimer = setTimeout(() => (this.toast = null), UNDO_MS);
+  }
+
+  dismissToast(): void {
+    clearTimeout(this.undoTimer);
+    this.toast = null;
+  }
+
+  // Answers ----------------------------------------------------------------------------------------------------------
+
+  /** Sends the draft of the open chat; while the model is loading, as soon as it is there. */
+  send(text?: string): void {
+    const open = this.open;
+    const words = (text ?? open.draft).trim();
+    if (words === '' || open.progress !== null || !this.connected) return;
+    if (!this.ready) {
+      open.draft = words;
+      open.willSend = this.model === null || this.model.state === 'loading';
+      if (this.model?.state === 'failed') this.modelPanel = true;
+      return;
+    }
+    open.willSend = false;
+    open.error = null;
+    open.draft = '';
+    open.messages.push(provisional(words, Date.now()));
+    const id = open.summary?.id ?? null;
+    void this.listen(open, (onEvent) => this.backend.messageSend(id, words, onEvent)).then((taken) => {
+      if (taken) return;
+      open.messages = open.messages.filter((message) => !isProvisional(message));
+      if (open.draft === '') open.draft = words;
+    });
+  }
+
+  regenerate(): void {
+    const open = this.open;
+    const id = open.summary?.id;
+    if (!id || open.progress !== null || !this.connected) return;
+    if (!this.ready) {
+      if (this.model?.state === 'failed') this.modelPanel = true;
+      return;
+    }
+    open.error = null;
+    void this.listen(open, (onEvent) => this.backend.messageRegenerate(id, onEvent));
+  }
+
+  private attach(open: Open, answerId: string): void {
+    void this.listen(open, (onEvent) => this.backend.generationAttach(answerId, onEvent), false).then(
+      (taken) => {
+        // It ended between the two questions: the row has it.
+        const id = open.summary?.id;
+        if (!taken && id) void this.load(open, id);
+      },
+    );
+  }
+
+  /** Follows one answer. Resolves to whether the app took the request. */
+  private async listen(
+    open: Open,
+    request: (onEvent: (event: GenerationEvent) => void) => Promise<void>,
+    announce = true,
+  ): Promise<boolean> {
+    const turn = ++open.listener;
+    open.progress = { phase: 'waiting' };
+    open.stopWanted = false;
+    try {
+      await request((event) => {
+        if (open.listener === turn) this.hear(open, event, announce);
+      });
+      return true;
+    } catch (error) {
+      if (open.listener !== turn) return false;
+      open.progress = null;
+      if (error instanceof Unreachable) return false;
+      if (announce) {
+        open.error = failure(error);
+        // Another window writes here: show it.
+        if (error instanceof BackendError && error.api.code === 'busy') void this.reopen();
+        if (error instanceof BackendError && error.api.code === 'no_model') void this.readModel();
+        if (isGone(error)) void this.readChats();
+      }
+      return false;
+    }
+  }
+
+  private hear(open: Open, event: GenerationEvent, announce: boolean): void {
+    const draft = open.summary === null;
+    apply(open, event);
+    if (event.type === 'started') {
+      this.updateSummary(event.chat);
+      if (draft && this.open === open) this.writeAddress(event.chat.id, true);
+      if (this.open !== open) {
+        this.kept.delete('');
+        this.kept.set(event.chat.id, open);
+        this.busy[event.chat.id] = true;
+      }
+      if (announce && this.open === open) this.announcement = strings.message.announceStart;
+      if (open.stopWanted) this.stop(open);
+    } else if (event.type === 'finished') {
+      this.updateSummary(event.chat);
+      delete this.busy[event.chat.id];
+      if (this.open !== open && open.draft === '') this.kept.delete(event.chat.id);
+      if (this.open === open)
+        this.announcement = strings.message.announceEnd(event.answer.text.slice(0, 600));
+    }
+  }
+
+  private updateSummary(summary: ChatSummary): void {
+    const at = this.chats.findIndex((chat) => chat.id === summary.id);
+    if (at >= 0) this.chats[at] = summary;
+    else this.chats.unshift(summary);
+    this.now = Date.now();
+  }
+
+  /** Asks the app to stop; the answer is over when the app says so. */
+  stop(open: Open = this.open): void {
+    if (open.willSend) {
+      open.willSend = false;
+      return;
+    }
+    const answer = writing(open);
+    if (!answer) {
+      open.stopWanted = open.progress !== null;
+      return;
+    }
+    open.stopWanted = false;
+    this.backend.generationStop(answer.id).catch((error: unknown) => {
+      if (!(error instanceof Unreachable) && !isGone(error)) open.error = failure(error);
+    });
+  }
+
+  // Links and addresses ----------------------------------------------------------------------------------------------
+
+  async openLink(href: string): Promise<void> {
+    try {
+      await this.backend.linkOpen(href);
+    } catch (error) {
+      this.open.error = failure(error);
+    }
+  }
+
+  /** The open chat is in the page's address, so that a reload comes back to it. */
+  private writeAddress(id: string | null, replace = false): void {
+    const address = `${location.pathname}${location.search}${id === null ? '' : `#${encodeURIComponent(id)}`}`;
+    if (replace) history.replaceState(null, '', address);
+    else history.pushState(null, '', address);
+  }
+
+  showAddress(): void {
+    let id = '';
+    try {
+      id = decodeURIComponent(location.hash.slice(1));
+    } catch {
+      // Not one of ours.
+    }
+    if (id !== '') void this.openChat(id, false);
+    else if (this.open.summary !== null) this.newChat(false);
+  }
+}
+
+function failure(error: unknown): ApiError {
+  if (error instanceof Unreachable) {
+    return {
+      code: 'internal',
+      message: strings.errors.disconnectedTitle,
+      hint: strings.errors.disconnected,
+      details: null,
+    };
+  }
+  return toBackendError(error, strings.errors.unexpected).api;
+}
+
+function isGone(error: unknown): boolean {
+  return error instanceof BackendError && error.api.code === 'not_found';
+}
