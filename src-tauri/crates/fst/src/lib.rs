@@ -1,143 +1,87 @@
 //! The `.fst` model container, version 3: everything a model needs in one file.
 //!
-//! (Face agreed with the engine; the implementation replaces this file.)
+//! A container holds the checkpoint's `config.json` and `tokenizer.json` byte for byte, every dense tensor in the precision the
+//! checkpoint stored it in, and one record per routed expert. [`Container`] opens and checks it, [`convert`] makes one from a
+//! Hugging Face folder in DeepSeek's tensor names, [`inspect`] describes one to a person. No arithmetic on weights happens here
+//! and nothing here knows how a model is run.
+//!
+//! # The file, byte by byte
+//!
+//! All integers are little-endian. `align(n)` rounds up to a multiple of n; bytes between two parts are zero.
+//!
+//! | offset | length | what |
+//! |---|---|---|
+//! | 0 | 128 | header |
+//! | 128 | `config_bytes` | config.json as it was |
+//! | align(8) | `metadata_bytes` | metadata, JSON |
+//! | align(8) | `directory_bytes` | tensor directory |
+//! | align(8) | 8 x layers x experts | one XXH3-64 per expert record, layer by layer; the *index* ends here |
+//! | align(64) | `tokenizer_bytes` | tokenizer.json as it was |
+//! | align(64) | `dense_bytes` | dense tensors, each at a multiple of 64 |
+//! | align(4096) | layers x experts x `record_stride` | expert records, layer by layer; the file ends here |
+//!
+//! ## Header
+//!
+//! | offset | type | field | |
+//! |---|---|---|---|
+//! | 0 | 4 bytes | magic | `FST\0` |
+//! | 4 | u32 | version | 3 |
+//! | 8 | u64 | `file_bytes` | length of the whole file |
+//! | 16 | u64 | `config_bytes` | at most 1 MiB |
+//! | 24 | u64 | `metadata_bytes` | at most 1 MiB |
+//! | 32 | u64 | `directory_bytes` | |
+//! | 40 | u64 | `tensors` | entries in the directory |
+//! | 48 | u64 | `tokenizer_bytes` | 0 when there is none |
+//! | 56 | u64 | `tokenizer_checksum` | XXH3-64 of it; 0 when there is none |
+//! | 64 | u64 | `layers` | layers with routed experts |
+//! | 72 | u64 | `experts` | routed experts in each |
+//! | 80 | u64 | `record_bytes` | used bytes of a record |
+//! | 88 | u64 | `record_stride` | `align(4096)` of it |
+//! | 96 | u64 | `dense_bytes` | from the first dense tensor to the end of the last |
+//! | 104 | 16 bytes | reserved | zero |
+//! | 120 | u64 | `index_checksum` | XXH3-64 of bytes 0..120 followed by bytes 128..end of index |
+//!
+//! The index checksum covers the directory with its tensor checksums and the table of record checksums, so it stands for the whole
+//! content: it is the container's [identity](Container::identity).
+//!
+//! ## Metadata
+//!
+//! One JSON object: `creator` (program and version), `source` (`folder`, and `repository` and `revision` where known, else null),
+//! `effort` (table of reasoning efforts, null where the checkpoint has none), `layout` (the [`ExpertLayout`]).
+//! Fields a reader does not know are ignored.
+//!
+//! ## Directory
+//!
+//! `tensors` entries without gaps, ordered by offset:
+//!
+//! | type | field |
+//! |---|---|
+//! | u64 | offset in the file, a multiple of 64 |
+//! | u64 | length in bytes |
+//! | u64 | XXH3-64 of the bytes |
+//! | u8 | type: 1 BF16, 2 F32, 3 I64, 4 F8_E4M3, 5 F8_E8M0, 6 packed FP4 (safetensors `I8`) |
+//! | u8 | number of dimensions, at most 4 |
+//! | u16 | length of the name in bytes, 1 to 256 |
+//! | u32 | zero |
+//! | u64 each | dimensions, outermost first |
+//! | bytes | name, UTF-8, then zeros up to a multiple of 8 |
+//!
+//! ## Expert record
+//!
+//! Layout id `row-major`: gate (w1), up (w3), down (w2), each as in the checkpoint: data, then scales if the type has them, no gaps.
+//! A record of DeepSeek V4 Flash in FP4 is 3 x (4,194,304 + 262,144) = 13,369,344 bytes, which is its stride as well.
+//! Experts of `mtp.*` blocks are dense tensors.
 
-use std::path::Path;
+mod convert;
+mod error;
+mod format;
+mod inspect;
+mod layout;
+mod read;
+mod write;
 
-use serde::{Deserialize, Serialize};
-
-/// Errors; every one is one sentence naming the file, the place and the remedy.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Placeholder.
-    #[error("{0}")]
-    Placeholder(String),
-}
-
-/// Result of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
-
-/// Storage type of a tensor, as in the checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Dtype {
-    /// bfloat16, little endian.
-    #[serde(rename = "BF16")]
-    Bf16,
-    /// IEEE single, little endian.
-    F32,
-    /// 64-bit signed integer, little endian.
-    I64,
-    /// e4m3fn codes.
-    #[serde(rename = "F8_E4M3")]
-    F8E4m3,
-    /// Power-of-two scales, 2^(b-127).
-    #[serde(rename = "F8_E8M0")]
-    F8E8m0,
-    /// Two e2m1 codes per byte, low nibble first. `shape` counts bytes along the last axis, as the checkpoint does.
-    #[serde(rename = "I8")]
-    Fp4Packed,
-}
-
-/// A tensor inside a container: borrowed, never copied.
-#[derive(Clone, Copy, Debug)]
-pub struct Tensor<'a> {
-    /// Storage type.
-    pub dtype: Dtype,
-    /// Sizes, outermost first.
-    pub shape: &'a [usize],
-    /// Raw little-endian bytes; no alignment is promised to callers.
-    pub data: &'a [u8],
-}
-
-/// One matrix of an expert inside its record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExpertMatrix {
-    /// Storage type of the weights.
-    pub dtype: Dtype,
-    /// Output rows.
-    pub rows: usize,
-    /// Input columns in elements (not bytes).
-    pub columns: usize,
-    /// Byte range of the weights in the record.
-    pub data: std::ops::Range<usize>,
-    /// Storage type and byte range of the scales, for FP8 (128 x 128 blocks) and FP4 (32 along a row).
-    pub scale: Option<(Dtype, std::ops::Range<usize>)>,
-}
-
-/// How every expert record of a container is laid out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExpertLayout {
-    /// Layout id; `row-major` is the only one yet: each matrix as in the checkpoint, gate | up | down, data then scales.
-    pub id: String,
-    /// w1.
-    pub gate: ExpertMatrix,
-    /// w3.
-    pub up: ExpertMatrix,
-    /// w2.
-    pub down: ExpertMatrix,
-    /// Used bytes of a record (the file pads it to 4096).
-    pub bytes: usize,
-}
-
-/// An open container, mapped read-only; cheap to share between threads.
-pub struct Container {
-    _private: (),
-}
-
-impl Container {
-    /// Opens and checks structure, header checksum and every offset; reads no weights.
-    pub fn open(_path: &Path) -> Result<Self> {
-        Err(Error::Placeholder("not yet".into()))
-    }
-    /// The same for a container that is already in memory (the embedded demo).
-    pub fn from_static(_bytes: &'static [u8]) -> Result<Self> {
-        Err(Error::Placeholder("not yet".into()))
-    }
-    /// The checkpoint's config.json as it was.
-    pub fn config(&self) -> &serde_json::Value {
-        unreachable!()
-    }
-    /// tokenizer.json, if the checkpoint had one.
-    pub fn tokenizer(&self) -> Option<&[u8]> {
-        None
-    }
-    /// A dense tensor by its original name (`layers.0.attn.wq_a.weight`), scales by theirs (`....scale`).
-    pub fn tensor(&self, _name: &str) -> Option<Tensor<'_>> {
-        None
-    }
-    /// All dense tensors, in file order.
-    pub fn tensors(&self) -> impl Iterator<Item = (&str, Tensor<'_>)> {
-        std::iter::empty()
-    }
-    /// Layout of the expert records.
-    pub fn expert_layout(&self) -> &ExpertLayout {
-        unreachable!()
-    }
-    /// Number of layers with experts and experts per layer.
-    pub fn expert_counts(&self) -> (usize, usize) {
-        (0, 0)
-    }
-    /// One expert's record, exactly `expert_layout().bytes` long. Its checksum is verified on the first call for each
-    /// expert; a damaged record is an error naming layer and expert.
-    pub fn expert(&self, _layer: usize, _expert: usize) -> Result<&[u8]> {
-        Err(Error::Placeholder("not yet".into()))
-    }
-    /// Size of the file in bytes.
-    pub fn file_bytes(&self) -> u64 {
-        0
-    }
-    /// Identity of this container: a hash over header, directory and all checksums. Equal files have equal identities.
-    pub fn identity(&self) -> u64 {
-        0
-    }
-}
-
-/// Converts a Hugging Face checkpoint folder into a container. Written under a temporary name in the target's folder and renamed when
-/// whole. Returns warnings for a person (for example: no tokenizer.json).
-pub fn convert(
-    _checkpoint: &Path,
-    _out: &Path,
-    _progress: &mut dyn FnMut(u64, u64),
-) -> Result<Vec<String>> {
-    Err(Error::Placeholder("not yet".into()))
-}
+pub use convert::{convert, convert_until};
+pub use error::{Error, Result};
+pub use inspect::{Inspection, TypeSummary, inspect};
+pub use layout::{Dtype, ExpertLayout, ExpertMatrix, Tensor};
+pub use read::Container;

@@ -1,0 +1,497 @@
+//! Which tensors a model of given sizes has, and whether a checkpoint has exactly those.
+//!
+//! The list is section "Checkpoint" of DeepSeek's V4 release: names without `model.` prefix, linear weights `[out, in]`, and for every
+//! quantised `X.weight` an `X.scale`.
+
+use crate::error::{Error, Result, shown};
+use crate::layout::{Dtype, ExpertLayout, Storage};
+
+use super::checkpoint::{Checkpoint, listed};
+use super::config::Dimensions;
+use safetensors::Dtype as StoredType;
+
+/// What of a checkpoint goes into the container, and where.
+pub(crate) struct Selection {
+    /// Dense tensors in file order: index in the checkpoint and type.
+    pub dense: Vec<(usize, Dtype)>,
+    /// Layout of the expert records.
+    pub layout: ExpertLayout,
+    /// Things a person should know.
+    pub warnings: Vec<String>,
+    /// Tensors of all experts in record order, `per_expert` each.
+    expert_tensors: Vec<usize>,
+    per_expert: usize,
+    experts: usize,
+}
+
+impl Selection {
+    /// The tensors of one expert in record order: data and, where the type has them, scales of w1, w3, w2.
+    pub fn expert(&self, layer: usize, expert: usize) -> &[usize] {
+        let start = (layer * self.experts + expert) * self.per_expert;
+        &self.expert_tensors[start..start + self.per_expert]
+    }
+}
+
+/// Compares the checkpoint with what its config asks for. All differences are collected before the error is made.
+pub(crate) fn select(dimensions: &Dimensions, checkpoint: &Checkpoint) -> Result<Selection> {
+    let mut check = Check {
+        checkpoint,
+        used: vec![false; checkpoint.tensors().len()],
+        dense: Vec::new(),
+        missing: Problems::default(),
+        wrong: Problems::default(),
+    };
+    check.model(dimensions);
+    let (layout, expert_tensors) = check.experts(dimensions);
+    let mut warnings = Vec::new();
+    check.drafter(dimensions, &mut warnings);
+    let Check {
+        used,
+        dense,
+        missing,
+        wrong,
+        ..
+    } = check;
+    let mut extra = Problems::default();
+    for (tensor, used) in checkpoint.tensors().iter().zip(used) {
+        if !used {
+            extra.add(|| shown(&tensor.name));
+        }
+    }
+    let problems: Vec<String> = [
+        missing.sentence("missing", "tensor"),
+        wrong.sentence("", ""),
+        extra.sentence("unexpected", "tensor"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    match layout {
+        Some(layout) if problems.is_empty() => Ok(Selection {
+            dense,
+            per_expert: expert_tensors.len() / (dimensions.layers * dimensions.experts),
+            experts: dimensions.experts,
+            layout,
+            warnings,
+            expert_tensors,
+        }),
+        _ => Err(Error::Tensors {
+            path: checkpoint.folder().to_owned(),
+            problems: problems.join("; "),
+        }),
+    }
+}
+
+/// Problems of one kind: the first few in words, all counted.
+#[derive(Default)]
+struct Problems {
+    first: Vec<String>,
+    count: usize,
+}
+
+impl Problems {
+    fn add(&mut self, problem: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.first.len() < super::checkpoint::LISTED {
+            self.first.push(problem());
+        }
+    }
+
+    fn sentence(self, kind: &str, noun: &str) -> Option<String> {
+        if self.count == 0 {
+            return None;
+        }
+        let more = match self.count - self.first.len() {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let start = match (noun, self.count) {
+            ("", _) => String::new(),
+            (_, 1) => format!("{kind} {noun} "),
+            _ => format!("{} {kind} {noun}s: ", self.count),
+        };
+        Some(format!("{start}{}{more}", listed(&self.first, ", ")))
+    }
+}
+
+/// Types a plain matrix or norm may have.
+const PLAIN: &[Dtype] = &[Dtype::Bf16, Dtype::F32];
+/// Weights of linear layers outside the routed experts.
+const LINEAR: &[Dtype] = &[Dtype::Bf16, Dtype::F32, Dtype::F8E4m3];
+/// Weights of routed experts.
+const EXPERT: &[Dtype] = &[Dtype::Bf16, Dtype::F8E4m3, Dtype::Fp4Packed];
+
+struct Check<'a> {
+    checkpoint: &'a Checkpoint,
+    used: Vec<bool>,
+    dense: Vec<(usize, Dtype)>,
+    missing: Problems,
+    wrong: Problems,
+}
+
+/// A matrix that was found: how it is stored, its weights, its scales.
+struct FoundMatrix {
+    storage: Storage,
+    weight: usize,
+    scale: Option<(usize, Dtype)>,
+}
+
+impl Check<'_> {
+    /// Everything outside the routed experts and the drafter.
+    fn model(&mut self, d: &Dimensions) {
+        self.tensor("embed.weight", PLAIN, &[d.vocab, d.hidden]);
+        for layer in 0..d.layers {
+            let prefix = format!("layers.{layer}");
+            self.block(d, &prefix, d.ratios[layer], layer < d.hash_layers);
+        }
+        self.tensor("norm.weight", PLAIN, &[d.hidden]);
+        self.tensor("head.weight", PLAIN, &[d.vocab, d.hidden]);
+        self.hyper_head(d, "");
+    }
+
+    /// A transformer block without its routed experts.
+    fn block(&mut self, d: &Dimensions, prefix: &str, ratio: usize, hash: bool) {
+        let name = |rest: &str| format!("{prefix}.{rest}");
+        let wide = d.heads.saturating_mul(d.head_dim);
+        let grouped = d.o_groups.saturating_mul(d.o_lora);
+        let mixes = (2 + d.streams) * d.streams;
+        for place in ["attn", "ffn"] {
+            self.tensor(
+                &name(&format!("hc_{place}_fn")),
+                &[Dtype::F32],
+                &[mixes, d.streams * d.hidden],
+            );
+            self.tensor(&name(&format!("hc_{place}_base")), &[Dtype::F32], &[mixes]);
+            self.tensor(&name(&format!("hc_{place}_scale")), &[Dtype::F32], &[3]);
+        }
+        self.tensor(&name("attn_norm.weight"), PLAIN, &[d.hidden]);
+        self.tensor(&name("ffn_norm.weight"), PLAIN, &[d.hidden]);
+        self.linear(&name("attn.wq_a"), d.q_lora, d.hidden);
+        self.tensor(&name("attn.q_norm.weight"), PLAIN, &[d.q_lora]);
+        self.linear(&name("attn.wq_b"), wide, d.q_lora);
+        self.linear(&name("attn.wkv"), d.head_dim, d.hidden);
+        self.tensor(&name("attn.kv_norm.weight"), PLAIN, &[d.head_dim]);
+        self.linear(&name("attn.wo_a"), grouped, wide / d.o_groups);
+        self.linear(&name("attn.wo_b"), d.hidden, grouped);
+        self.tensor(&name("attn.attn_sink"), &[Dtype::F32], &[d.heads]);
+        match ratio {
+            0 => {}
+            // Overlapping windows: two rows of keys and gates for each position.
+            4 => {
+                self.compressor(&name("attn.compressor"), d, ratio, d.head_dim, 2);
+                self.linear(
+                    &name("attn.indexer.wq_b"),
+                    d.index_heads.saturating_mul(d.index_head_dim),
+                    d.q_lora,
+                );
+                self.tensor(
+                    &name("attn.indexer.weights_proj.weight"),
+                    PLAIN,
+                    &[d.index_heads, d.hidden],
+                );
+                self.compressor(
+                    &name("attn.indexer.compressor"),
+                    d,
+                    ratio,
+                    d.index_head_dim,
+                    2,
+                );
+            }
+            _ => self.compressor(&name("attn.compressor"), d, ratio, d.head_dim, 1),
+        }
+        self.tensor(&name("ffn.gate.weight"), PLAIN, &[d.experts, d.hidden]);
+        if hash {
+            self.tensor(
+                &name("ffn.gate.tid2eid"),
+                &[Dtype::I64],
+                &[d.vocab, d.experts_per_token],
+            );
+        } else {
+            self.tensor(&name("ffn.gate.bias"), &[Dtype::F32], &[d.experts]);
+        }
+        let shared = d.intermediate.saturating_mul(d.shared_experts);
+        if shared > 0 {
+            self.linear(&name("ffn.shared_experts.w1"), shared, d.hidden);
+            self.linear(&name("ffn.shared_experts.w3"), shared, d.hidden);
+            self.linear(&name("ffn.shared_experts.w2"), d.hidden, shared);
+        }
+    }
+
+    fn compressor(
+        &mut self,
+        prefix: &str,
+        d: &Dimensions,
+        ratio: usize,
+        width: usize,
+        overlap: usize,
+    ) {
+        let rows = width * overlap;
+        self.tensor(&format!("{prefix}.ape"), &[Dtype::F32], &[ratio, rows]);
+        self.tensor(&format!("{prefix}.wkv.weight"), PLAIN, &[rows, d.hidden]);
+        self.tensor(&format!("{prefix}.wgate.weight"), PLAIN, &[rows, d.hidden]);
+        self.tensor(&format!("{prefix}.norm.weight"), PLAIN, &[width]);
+    }
+
+    fn hyper_head(&mut self, d: &Dimensions, prefix: &str) {
+        self.tensor(
+            &format!("{prefix}hc_head_fn"),
+            &[Dtype::F32],
+            &[d.streams, d.streams * d.hidden],
+        );
+        self.tensor(
+            &format!("{prefix}hc_head_base"),
+            &[Dtype::F32],
+            &[d.streams],
+        );
+        self.tensor(&format!("{prefix}hc_head_scale"), &[Dtype::F32], &[1]);
+    }
+
+    /// The routed experts: one storage for each of the three matrices in the whole model.
+    fn experts(&mut self, d: &Dimensions) -> (Option<ExpertLayout>, Vec<usize>) {
+        let parts = [
+            ("w1", d.intermediate, d.hidden),
+            ("w3", d.intermediate, d.hidden),
+            ("w2", d.hidden, d.intermediate),
+        ];
+        let mut storages: [Option<Storage>; 3] = [None; 3];
+        let mut tensors = Vec::new();
+        for layer in 0..d.layers {
+            for expert in 0..d.experts {
+                for ((part, rows, columns), storage) in parts.into_iter().zip(&mut storages) {
+                    let name = format!("layers.{layer}.ffn.experts.{expert}.{part}");
+                    let Some(found) = self.matrix(&name, EXPERT, rows, columns) else {
+                        continue;
+                    };
+                    let first = *storage.get_or_insert(found.storage);
+                    if first != found.storage {
+                        self.wrong.add(|| {
+                            format!(
+                                "tensor {:?} has type {} where the first expert has {}",
+                                format!("{name}.weight"),
+                                described(found.storage),
+                                described(first)
+                            )
+                        });
+                    }
+                    tensors.push(found.weight);
+                    tensors.extend(found.scale.map(|(index, _)| index));
+                }
+            }
+        }
+        let layout = match storages {
+            [Some(gate), Some(up), Some(down)] => {
+                ExpertLayout::row_major(d.hidden, d.intermediate, gate, up, down)
+            }
+            _ => None,
+        };
+        (layout, tensors)
+    }
+
+    /// The drafter (`mtp.*`), if the checkpoint has one: it is part of the model, all of it as dense tensors.
+    fn drafter(&mut self, d: &Dimensions, warnings: &mut Vec<String>) {
+        let mut stages = std::collections::BTreeSet::new();
+        let mut ignored = 0;
+        for (index, tensor) in self.checkpoint.tensors().iter().enumerate() {
+            let Some((stage, rest)) = tensor
+                .name
+                .strip_prefix("mtp.")
+                .and_then(|rest| rest.split_once('.'))
+            else {
+                continue;
+            };
+            // Copies of the main model's embedding and head, which some files carry.
+            if rest.contains("emb") || rest == "head.weight" {
+                self.used[index] = true;
+                ignored += 1;
+                continue;
+            }
+            if let Some(stage) = stage.parse::<usize>().ok().filter(|&s| s < 64)
+                && stage.to_string() == tensor.name[4..4 + stage.to_string().len()]
+            {
+                stages.insert(stage);
+            }
+        }
+        if ignored > 0 {
+            warnings.push(format!(
+                "{ignored} tensors of the drafter repeat the main model's embedding or head and were left out."
+            ));
+        }
+        let last = stages.last().copied().unwrap_or(0);
+        for stage in stages {
+            let prefix = format!("mtp.{stage}");
+            self.block(d, &prefix, 0, false);
+            for expert in 0..d.experts {
+                for (part, rows, columns) in [
+                    ("w1", d.intermediate, d.hidden),
+                    ("w3", d.intermediate, d.hidden),
+                    ("w2", d.hidden, d.intermediate),
+                ] {
+                    let name = format!("{prefix}.ffn.experts.{expert}.{part}");
+                    self.dense_matrix(&name, EXPERT, rows, columns);
+                }
+            }
+            match d.dspark {
+                None => {
+                    self.linear(&format!("{prefix}.e_proj"), d.hidden, d.hidden);
+                    self.linear(&format!("{prefix}.h_proj"), d.hidden, d.hidden);
+                    for norm in ["enorm", "hnorm", "norm"] {
+                        self.tensor(&format!("{prefix}.{norm}.weight"), PLAIN, &[d.hidden]);
+                    }
+                    self.hyper_head(d, &format!("{prefix}."));
+                }
+                Some(dspark) => {
+                    if stage == 0 {
+                        let columns = d.hidden.saturating_mul(dspark.targets);
+                        self.linear(&format!("{prefix}.main_proj"), d.hidden, columns);
+                        self.tensor(&format!("{prefix}.main_norm.weight"), PLAIN, &[d.hidden]);
+                    }
+                    if stage == last {
+                        self.tensor(&format!("{prefix}.norm.weight"), PLAIN, &[d.hidden]);
+                        self.hyper_head(d, &format!("{prefix}."));
+                        for part in ["markov_w1", "markov_w2"] {
+                            self.tensor(
+                                &format!("{prefix}.markov_head.{part}.weight"),
+                                PLAIN,
+                                &[d.vocab, dspark.markov_rank],
+                            );
+                        }
+                        self.tensor(
+                            &format!("{prefix}.confidence_head.proj.weight"),
+                            PLAIN,
+                            &[1, d.hidden.saturating_add(dspark.markov_rank)],
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// A linear layer outside the routed experts; goes into the container with its scales.
+    fn linear(&mut self, name: &str, rows: usize, columns: usize) {
+        self.dense_matrix(name, LINEAR, rows, columns);
+    }
+
+    fn dense_matrix(&mut self, name: &str, allowed: &[Dtype], rows: usize, columns: usize) {
+        if let Some(found) = self.matrix(name, allowed, rows, columns) {
+            self.dense.push((found.weight, found.storage.dtype));
+            self.dense.extend(found.scale);
+        }
+    }
+
+    /// A tensor without scales; goes into the container.
+    fn tensor(&mut self, name: &str, allowed: &[Dtype], shape: &[usize]) {
+        let found = self.one(name, allowed, |_| Some(shape.to_vec()));
+        self.dense.extend(found);
+    }
+
+    /// A weight and, if its type has them, its scales.
+    fn matrix(
+        &mut self,
+        name: &str,
+        allowed: &[Dtype],
+        rows: usize,
+        columns: usize,
+    ) -> Option<FoundMatrix> {
+        let scale_name = format!("{name}.scale");
+        let scale_types: &[Dtype] = &[Dtype::F8E8m0, Dtype::F32];
+        // Weights have the same shape whichever type the scales turn out to have.
+        let usual_scale = |dtype| match dtype {
+            Dtype::F8E4m3 | Dtype::Fp4Packed => Some(Dtype::F8E8m0),
+            _ => None,
+        };
+        let shapes = |dtype| {
+            Storage {
+                dtype,
+                scale: usual_scale(dtype),
+            }
+            .shapes(rows, columns)
+        };
+        let (weight, dtype) = self.one(&format!("{name}.weight"), allowed, |dtype| {
+            shapes(dtype).map(|(weights, _)| weights.to_vec())
+        })?;
+        let scale = match shapes(dtype)?.1 {
+            None => None,
+            Some(shape) => {
+                let types = match dtype {
+                    Dtype::Fp4Packed => &scale_types[..1],
+                    _ => scale_types,
+                };
+                Some(self.one(&scale_name, types, |_| Some(shape.to_vec()))?)
+            }
+        };
+        Some(FoundMatrix {
+            storage: Storage {
+                dtype,
+                scale: scale.map(|(_, dtype)| dtype),
+            },
+            weight,
+            scale,
+        })
+    }
+
+    /// Looks one tensor up and checks type and shape (which may depend on the type; none when that type cannot hold it).
+    fn one(
+        &mut self,
+        name: &str,
+        allowed: &[Dtype],
+        shape: impl Fn(Dtype) -> Option<Vec<usize>>,
+    ) -> Option<(usize, Dtype)> {
+        let Some(index) = self.checkpoint.find(name) else {
+            self.missing.add(|| shown(name));
+            return None;
+        };
+        self.used[index] = true;
+        let tensor = self.checkpoint.tensor(index);
+        let dtype = stored(tensor.dtype).filter(|dtype| allowed.contains(dtype));
+        let Some(dtype) = dtype else {
+            self.wrong.add(|| {
+                let names: Vec<_> = allowed.iter().map(|dtype| dtype.name()).collect();
+                format!(
+                    "tensor {} has type {:?} and should have {}",
+                    shown(name),
+                    tensor.dtype,
+                    names.join(" or ")
+                )
+            });
+            return None;
+        };
+        let expected = shape(dtype);
+        if expected.as_deref() != Some(&tensor.shape) {
+            self.wrong.add(|| match expected {
+                Some(expected) => format!(
+                    "tensor {} has shape {:?} and should have {expected:?}",
+                    shown(name),
+                    tensor.shape
+                ),
+                None => format!(
+                    "tensor {} of shape {:?} cannot be stored as {}",
+                    shown(name),
+                    tensor.shape,
+                    dtype.name()
+                ),
+            });
+            return None;
+        }
+        Some((index, dtype))
+    }
+}
+
+fn described(storage: Storage) -> String {
+    match storage.scale {
+        None => storage.dtype.name().to_owned(),
+        Some(scale) => format!("{} with {} scales", storage.dtype.name(), scale.name()),
+    }
+}
+
+/// The container's type for a checkpoint's, if it has one.
+fn stored(dtype: StoredType) -> Option<Dtype> {
+    Some(match dtype {
+        StoredType::BF16 => Dtype::Bf16,
+        StoredType::F32 => Dtype::F32,
+        StoredType::I64 => Dtype::I64,
+        StoredType::F8_E4M3 => Dtype::F8E4m3,
+        StoredType::F8_E8M0 => Dtype::F8E8m0,
+        StoredType::I8 => Dtype::Fp4Packed,
+        _ => return None,
+    })
+}

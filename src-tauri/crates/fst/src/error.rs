@@ -1,0 +1,203 @@
+//! What can go wrong with a container or a checkpoint. Every error is one sentence that names the file, the place and the remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Errors of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system refused to read or write.
+    #[error("Could not {action} {}: {source}.", shown_path(.path))]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The disk is full, a quota is used up, or the file system does not allow files this large.
+    #[error("{message}")]
+    NoSpace {
+        /// What is missing and where.
+        message: String,
+    },
+    /// The file is something else.
+    #[error(
+        "{name} is not a FaStar model: it {found}. Choose a .fst file made by `fastar convert`."
+    )]
+    NotAContainer {
+        /// The file.
+        name: String,
+        /// What it is instead, as far as its first bytes tell.
+        found: String,
+    },
+    /// A file of the original FaStar.
+    #[error(
+        "{name} is a container of version 2 (the original FaStar), which is not supported yet. Convert the original checkpoint with `fastar convert`."
+    )]
+    OldVersion {
+        /// The file.
+        name: String,
+    },
+    /// A version this program does not know.
+    #[error("{name} is a container of version {found}, and this program reads version 3. {hint}")]
+    Version {
+        /// The file.
+        name: String,
+        /// Its version.
+        found: u32,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// Shorter or longer than its header says.
+    #[error(
+        "{name} is incomplete or was changed: it has {actual} bytes and its header says {expected}. Copy or convert it again."
+    )]
+    Length {
+        /// The file.
+        name: String,
+        /// Bytes there should be.
+        expected: u64,
+        /// Bytes there are.
+        actual: u64,
+    },
+    /// A field that cannot be right.
+    #[error("{name} is damaged: {what}. Copy or convert it again.")]
+    Damaged {
+        /// The file.
+        name: String,
+        /// Which field, and why it cannot be right.
+        what: String,
+    },
+    /// Bytes that do not match their checksum.
+    #[error("{name} is damaged: the checksum of {what} does not match. Copy or convert it again.")]
+    Checksum {
+        /// The file.
+        name: String,
+        /// Which part.
+        what: String,
+    },
+    /// An expert the container does not have.
+    #[error("{name} has no expert {expert} in layer {layer}: it has {layers} layers of {experts}.")]
+    NoSuchExpert {
+        /// The file.
+        name: String,
+        /// Asked for.
+        layer: usize,
+        /// Asked for.
+        expert: usize,
+        /// There are.
+        layers: usize,
+        /// There are, in each layer.
+        experts: usize,
+    },
+    /// A tensor the container does not have.
+    #[error("{name} has no tensor {tensor:?}.")]
+    NoSuchTensor {
+        /// The file.
+        name: String,
+        /// Asked for.
+        tensor: String,
+    },
+    /// The checkpoint folder lacks files or they contradict each other.
+    #[error("{} cannot be converted: {problem}", shown_path(.path))]
+    Checkpoint {
+        /// The folder or file.
+        path: PathBuf,
+        /// What is wrong, a sentence.
+        problem: String,
+    },
+    /// config.json lacks a field or has an impossible value.
+    #[error("{} cannot be used: {problem}", shown_path(.path))]
+    Config {
+        /// config.json.
+        path: PathBuf,
+        /// What is wrong, a sentence.
+        problem: String,
+    },
+    /// Another kind of model.
+    #[error(
+        "{} describes {found}, and FaStar runs only DeepSeek V4 (model_type deepseek_v4, architecture DeepseekV4ForCausalLM).",
+        shown_path(.path)
+    )]
+    Architecture {
+        /// config.json.
+        path: PathBuf,
+        /// What it describes.
+        found: String,
+    },
+    /// Tensors that do not fit config.json.
+    #[error("The tensors in {} do not fit its config.json: {problems}.", shown_path(.path))]
+    Tensors {
+        /// The folder.
+        path: PathBuf,
+        /// Names, what was found and what was expected; up to three of each kind and a count.
+        problems: String,
+    },
+    /// tokenizer.json is not one, or belongs to another model.
+    #[error("{} does not belong to this model: {problem}", shown_path(.path))]
+    ForeignTokenizer {
+        /// tokenizer.json.
+        path: PathBuf,
+        /// Why, a sentence.
+        problem: String,
+    },
+    /// The output path cannot be used.
+    #[error("Cannot write {}: {problem}", shown_path(.path))]
+    Output {
+        /// The path asked for.
+        path: PathBuf,
+        /// Why, a sentence.
+        problem: String,
+    },
+    /// Stopped by the person; nothing was left behind.
+    #[error("Stopped; nothing was written.")]
+    Cancelled,
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An I/O failure, with a full disk recognised.
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let why = match source.kind() {
+            io::ErrorKind::StorageFull => "the disk is full",
+            io::ErrorKind::QuotaExceeded => "the disk quota is used up",
+            io::ErrorKind::FileTooLarge => "the file system does not allow files this large",
+            _ => {
+                return Self::Io {
+                    action,
+                    path: path.to_owned(),
+                    source,
+                };
+            }
+        };
+        Self::NoSpace {
+            message: format!(
+                "Could not {action} {}: {why}. Free some space or choose another folder.",
+                shown_path(path)
+            ),
+        }
+    }
+}
+
+/// A path for people, with control characters made visible.
+pub(crate) fn shown_path(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if text.chars().any(char::is_control) {
+        format!("{text:?}")
+    } else {
+        text.into_owned()
+    }
+}
+
+/// A name out of an untrusted file: quoted, control characters visible, of bounded length.
+pub(crate) fn shown(name: &str) -> String {
+    const MOST: usize = 120;
+    match name.char_indices().nth(MOST) {
+        None => format!("{name:?}"),
+        Some((cut, _)) => format!("{:?}...", &name[..cut]),
+    }
+}

@@ -1,0 +1,401 @@
+//! An open container: mapped, checked, borrowed from.
+
+use std::fs::{self, File};
+use std::ops::{Deref, Range};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::Mmap;
+use serde_json::Value;
+use twox_hash::xxhash3_64::Hasher;
+
+use crate::error::{Error, Result, shown, shown_path};
+use crate::format::{
+    Entry, HEADER_BYTES, Header, MAGIC, Map, Metadata, VERSION, decode_directory, index_checksum,
+};
+use crate::layout::{ExpertLayout, Tensor};
+
+/// An open container, mapped read-only; cheap to share between threads.
+///
+/// The file must not be truncated by anyone while it is open: the system answers a read behind the new end by ending the process.
+/// Replacing the file (as [`convert`](crate::convert) does) is safe, the old content stays readable.
+pub struct Container {
+    bytes: Bytes,
+    /// The file, for error messages.
+    name: String,
+    header: Header,
+    map: Map,
+    config: Value,
+    metadata: Metadata,
+    entries: Vec<Entry>,
+    /// Indices into `entries`, ordered by tensor name.
+    by_name: Vec<usize>,
+    layers: usize,
+    experts: usize,
+    stride: usize,
+    /// One bit per expert: checksum seen to match.
+    verified: Vec<AtomicU64>,
+}
+
+enum Bytes {
+    Mapped(Mmap),
+    Static(&'static [u8]),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Static(bytes) => bytes,
+        }
+    }
+}
+
+impl Container {
+    /// Opens and checks structure, header checksum and every offset; reads no weights.
+    pub fn open(path: &Path) -> Result<Self> {
+        let io = |source| Error::io("open", path, source);
+        // Before opening: a named pipe would wait for a writer for ever.
+        let about = fs::metadata(path).map_err(io)?;
+        let name = shown_path(path);
+        if !about.is_file() {
+            return Err(Error::NotAContainer {
+                name,
+                found: if about.is_dir() {
+                    "is a folder".into()
+                } else {
+                    "is not a regular file".into()
+                },
+            });
+        }
+        if about.len() == 0 {
+            return Err(Error::NotAContainer {
+                name,
+                found: "is empty".into(),
+            });
+        }
+        let file = File::open(path).map_err(io)?;
+        // SAFETY: the mapping is read-only and private to this value, and the crate's contract (documented on `Container`) is that
+        // nobody truncates or rewrites the file in place while it is open; our own converter only ever replaces files by rename.
+        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+        Self::new(Bytes::Mapped(map), name)
+    }
+
+    /// The same for a container that is already in memory (the embedded demo).
+    pub fn from_static(bytes: &'static [u8]) -> Result<Self> {
+        Self::new(Bytes::Static(bytes), "The built-in model".to_owned())
+    }
+
+    fn new(bytes: Bytes, name: String) -> Result<Self> {
+        let damaged = |what: String| Error::Damaged {
+            name: name.clone(),
+            what,
+        };
+        let header_bytes = check_start(&bytes, &name)?;
+        let header = Header::decode(header_bytes).map_err(damaged)?;
+        let actual = bytes.len() as u64;
+        if header.file_bytes != actual {
+            return Err(Error::Length {
+                name,
+                expected: header.file_bytes,
+                actual,
+            });
+        }
+        let map = header.map().map_err(damaged)?;
+        if map.experts.end != actual {
+            return Err(damaged(format!(
+                "its parts end at {} and the file at {actual}",
+                map.experts.end
+            )));
+        }
+        // All parts follow each other and the last ends with the file, so every range below is inside `bytes`.
+        let part = |range: &Range<u64>| {
+            usize::try_from(range.start)
+                .ok()
+                .zip(usize::try_from(range.end).ok())
+                .and_then(|(start, end)| bytes.get(start..end))
+                .ok_or_else(|| damaged("a part lies outside the file".into()))
+        };
+        let index = part(&(HEADER_BYTES as u64..map.checksums.end))?;
+        if index_checksum(header_bytes, index) != header.index_checksum {
+            return Err(Error::Checksum {
+                name,
+                what: "its header and directory".into(),
+            });
+        }
+        let config: Value = serde_json::from_slice(part(&map.config)?)
+            .map_err(|e| damaged(format!("its config is not valid JSON ({e})")))?;
+        let metadata: Metadata = serde_json::from_slice(part(&map.metadata)?)
+            .map_err(|e| damaged(format!("its metadata is not readable ({e})")))?;
+        if !metadata.layout.is_consistent() {
+            return Err(damaged(format!(
+                "its expert layout {} is unknown or contradicts itself",
+                shown(&metadata.layout.id)
+            )));
+        }
+        if metadata.layout.bytes as u64 != header.record_bytes {
+            return Err(damaged(format!(
+                "its expert layout has {} bytes and its records {}",
+                metadata.layout.bytes, header.record_bytes
+            )));
+        }
+        if header.layers == 0 || header.experts == 0 {
+            return Err(damaged(format!(
+                "it has {} layers of {} experts",
+                header.layers, header.experts
+            )));
+        }
+        let tokenizer = part(&map.tokenizer)?;
+        let tokenizer_checksum = match tokenizer {
+            [] => 0,
+            text => Hasher::oneshot(text),
+        };
+        if tokenizer_checksum != header.tokenizer_checksum {
+            return Err(Error::Checksum {
+                name,
+                what: "its tokenizer".into(),
+            });
+        }
+        let entries =
+            decode_directory(part(&map.directory)?, header.tensors, &map.dense).map_err(damaged)?;
+        let mut by_name: Vec<usize> = (0..entries.len()).collect();
+        by_name.sort_unstable_by(|&a, &b| entries[a].name.cmp(&entries[b].name));
+        if let Some(twice) = by_name
+            .windows(2)
+            .find(|pair| entries[pair[0]].name == entries[pair[1]].name)
+        {
+            return Err(damaged(format!(
+                "tensor {} is listed twice",
+                shown(&entries[twice[0]].name)
+            )));
+        }
+        // Bounded by the file: the checksum table and the records of layers x experts are inside it.
+        let counts = |value: u64| {
+            usize::try_from(value).map_err(|_| damaged("it is too large for this machine".into()))
+        };
+        let (layers, experts) = (counts(header.layers)?, counts(header.experts)?);
+        let stride = counts(header.record_stride)?;
+        let verified = (0..(layers * experts).div_ceil(64))
+            .map(|_| AtomicU64::new(0))
+            .collect();
+        tracing::debug!(
+            tensors = entries.len(),
+            layers,
+            experts,
+            bytes = actual,
+            "container opened"
+        );
+        Ok(Self {
+            header,
+            map,
+            config,
+            metadata,
+            entries,
+            by_name,
+            layers,
+            experts,
+            stride,
+            verified,
+            bytes,
+            name,
+        })
+    }
+
+    /// The checkpoint's config.json, parsed.
+    pub fn config(&self) -> &Value {
+        &self.config
+    }
+
+    /// The checkpoint's config.json byte for byte.
+    pub fn config_text(&self) -> &[u8] {
+        self.part(&self.map.config)
+    }
+
+    /// tokenizer.json byte for byte, if the checkpoint had one.
+    pub fn tokenizer(&self) -> Option<&[u8]> {
+        Some(self.part(&self.map.tokenizer)).filter(|text| !text.is_empty())
+    }
+
+    /// A dense tensor by its original name (`layers.0.attn.wq_a.weight`), scales by theirs (`....scale`).
+    pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
+        self.entry(name).map(|entry| self.view(entry))
+    }
+
+    /// All dense tensors, in file order.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, Tensor<'_>)> {
+        self.entries
+            .iter()
+            .map(|entry| (entry.name.as_str(), self.view(entry)))
+    }
+
+    /// Checks one dense tensor against its checksum, every time it is called: reads all its bytes. Call it once, when loading.
+    pub fn verify_tensor(&self, name: &str) -> Result<()> {
+        let entry = self.entry(name).ok_or_else(|| Error::NoSuchTensor {
+            name: self.name.clone(),
+            tensor: name.to_owned(),
+        })?;
+        self.verify_entry(entry)
+    }
+
+    /// Checks every dense tensor and every expert against its checksum: reads the whole file. `progress` gets bytes done and bytes in all.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let total = self.entries.iter().map(|entry| entry.bytes).sum::<u64>()
+            + (self.layers * self.experts) as u64 * self.header.record_bytes;
+        let mut done = 0;
+        for entry in &self.entries {
+            self.verify_entry(entry)?;
+            done += entry.bytes;
+            progress(done, total);
+        }
+        for layer in 0..self.layers {
+            for expert in 0..self.experts {
+                self.check_record(layer, expert, self.record(layer, expert))?;
+                done += self.header.record_bytes;
+                progress(done, total);
+            }
+        }
+        Ok(())
+    }
+
+    /// Layout of the expert records.
+    pub fn expert_layout(&self) -> &ExpertLayout {
+        &self.metadata.layout
+    }
+
+    /// Number of layers with experts and experts per layer.
+    pub fn expert_counts(&self) -> (usize, usize) {
+        (self.layers, self.experts)
+    }
+
+    /// One expert's record, exactly `expert_layout().bytes` long. Its checksum is verified on the first call for each
+    /// expert; a damaged record is an error naming layer and expert.
+    pub fn expert(&self, layer: usize, expert: usize) -> Result<&[u8]> {
+        if layer >= self.layers || expert >= self.experts {
+            return Err(Error::NoSuchExpert {
+                name: self.name.clone(),
+                layer,
+                expert,
+                layers: self.layers,
+                experts: self.experts,
+            });
+        }
+        let record = self.record(layer, expert);
+        let index = layer * self.experts + expert;
+        let (word, bit) = (&self.verified[index / 64], 1u64 << (index % 64));
+        // Relaxed: the bit says something about bytes that never change; two threads may both verify, with the same outcome.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            self.check_record(layer, expert, record)?;
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(record)
+    }
+
+    /// Size of the file in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.header.file_bytes
+    }
+
+    /// Identity of this container: a hash over header, directory and all checksums. Equal files have equal identities.
+    pub fn identity(&self) -> u64 {
+        self.header.index_checksum
+    }
+
+    pub(crate) fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    pub(crate) fn map(&self) -> &Map {
+        &self.map
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        self.by_name
+            .binary_search_by(|&index| self.entries[index].name.as_str().cmp(name))
+            .ok()
+            .map(|found| &self.entries[self.by_name[found]])
+    }
+
+    fn view<'a>(&'a self, entry: &'a Entry) -> Tensor<'a> {
+        Tensor {
+            dtype: entry.dtype,
+            shape: &entry.shape,
+            data: self.part(&(entry.offset..entry.offset + entry.bytes)),
+        }
+    }
+
+    fn verify_entry(&self, entry: &Entry) -> Result<()> {
+        if Hasher::oneshot(self.view(entry).data) == entry.checksum {
+            return Ok(());
+        }
+        Err(Error::Checksum {
+            name: self.name.clone(),
+            what: format!("tensor {}", shown(&entry.name)),
+        })
+    }
+
+    fn check_record(&self, layer: usize, expert: usize, record: &[u8]) -> Result<()> {
+        let at = (layer * self.experts + expert) as u64 * 8 + self.map.checksums.start;
+        let stored = self.part(&(at..at + 8));
+        if Hasher::oneshot(record).to_le_bytes() == stored {
+            return Ok(());
+        }
+        Err(Error::Checksum {
+            name: self.name.clone(),
+            what: format!("expert {expert} of layer {layer}"),
+        })
+    }
+
+    fn record(&self, layer: usize, expert: usize) -> &[u8] {
+        let start = self.map.experts.start as usize + (layer * self.experts + expert) * self.stride;
+        &self.bytes[start..start + self.metadata.layout.bytes]
+    }
+
+    /// A part whose range was checked against the file when it was opened.
+    fn part(&self, range: &Range<u64>) -> &[u8] {
+        &self.bytes[range.start as usize..range.end as usize]
+    }
+}
+
+/// Checks length, magic and version, in the order that gives a person the most useful answer.
+fn check_start<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8; HEADER_BYTES]> {
+    let name = name.to_owned();
+    if !bytes.starts_with(&MAGIC) {
+        let found = match bytes {
+            [] => "is empty".into(),
+            [b'G', b'G', b'U', b'F', ..] => "is a GGUF file".into(),
+            [b'P', b'K', ..] => "is a ZIP archive".into(),
+            [b'<', ..] => "looks like a web page, perhaps a failed download".into(),
+            [_, _, _, _, _, _, _, _, b'{', ..] => "looks like a safetensors file".into(),
+            other => format!(
+                "starts with {:?}",
+                String::from_utf8_lossy(&other[..other.len().min(4)])
+            ),
+        };
+        return Err(Error::NotAContainer { name, found });
+    }
+    let version = bytes
+        .get(4..8)
+        .and_then(|v| <[u8; 4]>::try_from(v).ok())
+        .map(u32::from_le_bytes);
+    match version {
+        Some(VERSION) | None => {}
+        Some(2) => return Err(Error::OldVersion { name }),
+        Some(found) => {
+            return Err(Error::Version {
+                name,
+                found,
+                hint: if found > VERSION {
+                    "Update FaStar to open it."
+                } else {
+                    "Convert the original checkpoint with `fastar convert`."
+                },
+            });
+        }
+    }
+    bytes.first_chunk().ok_or(Error::Length {
+        name,
+        expected: HEADER_BYTES as u64,
+        actual: bytes.len() as u64,
+    })
+}
