@@ -10,8 +10,9 @@ use crate::{
 /// The whole text of `ui/src/lib/api/types.ts`.
 pub fn typescript() -> String {
     let config = Config::default();
-    let mut out =
-        String::from("// Generated from the crate fastar-api by `cargo xtask types`. Do not edit.\n");
+    let mut out = String::from(
+        "// Generated from the crate fastar-api by `cargo xtask types`. Do not edit.\n",
+    );
     macro_rules! declare {
         ($($t:ty),* $(,)?) => {$(
             out.push_str("\nexport ");
@@ -20,8 +21,20 @@ pub fn typescript() -> String {
         )*};
     }
     declare!(
-        ErrorCode, ApiError, Face, AppInfo, ModelInfo, ModelState, Role, MessageStatus, Finish,
-        AnswerStats, Message, ChatSummary, Chat, GenerationEvent,
+        ErrorCode,
+        ApiError,
+        Face,
+        AppInfo,
+        ModelInfo,
+        ModelState,
+        Role,
+        MessageStatus,
+        Finish,
+        AnswerStats,
+        Message,
+        ChatSummary,
+        Chat,
+        GenerationEvent,
     );
     out
 }

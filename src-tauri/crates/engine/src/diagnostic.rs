@@ -1,6 +1,9 @@
 //! The diagnostic door: raw logits for given token ids. For tests and `fastar logits`; nothing in the app uses it.
 
-use crate::{Engine, Result};
+use crate::model::{Mtp, Wanted, Work};
+use crate::sample::argmax;
+use crate::session::CHUNK;
+use crate::{Cancel, Engine, Error, Result};
 
 /// Logits of a prompt and, if asked for, of a greedy continuation.
 pub struct Logits {
@@ -14,12 +17,55 @@ pub struct Logits {
     pub decode: Vec<f32>,
 }
 
-/// Feeds `tokens` in pieces of `chunk` (all at once for `None`) into a fresh session, then decodes `decode` greedy tokens.
+/// Feeds `tokens` in pieces of `chunk` (the engine's own size for none) into a fresh session, then decodes `decode` greedy tokens.
 pub fn logits(
-    _engine: &Engine,
-    _tokens: &[u32],
-    _chunk: Option<usize>,
-    _decode: usize,
+    engine: &Engine,
+    tokens: &[u32],
+    chunk: Option<usize>,
+    decode: usize,
 ) -> Result<Logits> {
-    Err(crate::Error::Input("not yet".into()))
+    let vocab = engine.facts().vocab;
+    let needed = tokens.len() + decode;
+    if needed > engine.facts().context {
+        return Err(Error::ContextFull {
+            needed,
+            context: engine.facts().context,
+        });
+    }
+    if tokens.is_empty() {
+        return Err(Error::Input("There are no token ids to read.".into()));
+    }
+    let mut out = Logits {
+        vocab,
+        prefill: Vec::new(),
+        greedy: Vec::new(),
+        decode: Vec::new(),
+    };
+    let mut session = engine.session();
+    let cancel = Cancel::default();
+    for piece in tokens.chunks(chunk.unwrap_or(CHUNK).max(1)) {
+        let rows = session.feed(piece, Wanted::All, &cancel)?;
+        out.prefill.extend_from_slice(rows);
+    }
+    let mut next = argmax(&out.prefill[out.prefill.len() - vocab..]);
+    for _ in 0..decode {
+        out.greedy.push(next);
+        let row = session.feed(&[next], Wanted::Last, &cancel)?;
+        out.decode.extend_from_slice(row);
+        next = argmax(row);
+    }
+    Ok(out)
+}
+
+/// Draft logits of the MTP block at the last of `tokens`, when `next` follows it: [vocab].
+pub fn mtp_logits(engine: &Engine, tokens: &[u32], next: u32) -> Result<Vec<f32>> {
+    let mtp = Mtp::load(engine.model(), 0)?;
+    let mut session = engine.session();
+    session.feed(tokens, Wanted::Nothing, &Cancel::default())?;
+    let mut following = tokens[1..].to_vec();
+    following.push(next);
+    let (mut state, mut work) = (mtp.state(), Work::default());
+    let streams = session.streams();
+    engine.run(|model| mtp.forward(model, streams, &following, 0, &mut state, &mut work))?;
+    Ok(work.logits[work.logits.len() - engine.facts().vocab..].to_vec())
 }

@@ -1,11 +1,16 @@
-//! (Face agreed with app and cli; the implementation replaces this file.)
+//! A loaded model with its threads and tokenizer, and the writing of answers.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::{Error, Result};
+use fastar_fst::{Container, Dtype};
+
+use crate::chat::{ChatTokenizer, Message, TextStream, encode};
+use crate::model::{Model, Wanted};
+use crate::session::CHUNK;
+use crate::{Error, Result, Sampling, Session};
 
 /// How to load a model.
 #[derive(Clone, Debug, Default)]
@@ -18,8 +23,13 @@ pub struct Options {
 
 /// A loaded model. Cheap to clone; all clones share weights and threads.
 #[derive(Clone)]
-pub struct Engine {
-    _private: Arc<()>,
+pub struct Engine(Arc<Loaded>);
+
+struct Loaded {
+    model: Model,
+    tokenizer: Option<ChatTokenizer>,
+    pool: rayon::ThreadPool,
+    facts: ModelFacts,
 }
 
 /// Facts about a loaded model.
@@ -27,7 +37,7 @@ pub struct Engine {
 pub struct ModelFacts {
     /// Size of the container in bytes.
     pub file_bytes: u64,
-    /// Parameters in all.
+    /// Parameters in all, MTP blocks included.
     pub parameters: u64,
     /// Transformer layers.
     pub layers: usize,
@@ -43,51 +53,6 @@ pub struct ModelFacts {
     pub has_tokenizer: bool,
 }
 
-/// One timeline: position and cached state. Belongs to the engine that made it.
-pub struct Session {
-    _private: (),
-}
-
-impl Session {
-    /// Tokens fed so far.
-    pub fn position(&self) -> usize {
-        0
-    }
-}
-
-/// Who wrote a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Instructions; at most one, first.
-    System,
-    /// The person.
-    User,
-    /// The model.
-    Assistant,
-}
-
-/// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// Who wrote it.
-    pub role: Role,
-    /// Untrusted text: can never become a control token.
-    pub text: String,
-}
-
-/// How tokens are chosen.
-#[derive(Clone, Debug)]
-pub struct Sampling {
-    /// 0 = always the likeliest token (lowest id on ties).
-    pub temperature: f32,
-    /// Nucleus: keep the likeliest tokens that together have this probability. 1 = all.
-    pub top_p: f32,
-    /// Same seed, same text.
-    pub seed: u64,
-    /// Most tokens to write; the context is the limit when none.
-    pub max_tokens: Option<usize>,
-}
-
 /// Set from any thread to stop an answer; looked at between layers.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
@@ -97,6 +62,7 @@ impl Cancel {
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
+
     /// Whether it was asked to.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -139,7 +105,7 @@ pub struct Answer {
     pub prompt_tokens: usize,
     /// Those of them that were in the session already.
     pub reused_tokens: usize,
-    /// Tokens written.
+    /// Tokens written, the end token included.
     pub answer_tokens: usize,
     /// Reading the prompt.
     pub prefill: Duration,
@@ -153,32 +119,248 @@ pub struct Answer {
 
 impl Engine {
     /// Opens a container and prepares its weights.
-    pub fn open(_path: &Path, _options: &Options) -> Result<Self> {
-        Err(Error::Input("not yet".into()))
+    pub fn open(path: &Path, options: &Options) -> Result<Self> {
+        let _span = tracing::info_span!("load", path = %path.display()).entered();
+        Self::load(Container::open(path)?, options)
     }
+
     /// The same for a container in memory (the embedded demo).
-    pub fn from_static(_bytes: &'static [u8], _options: &Options) -> Result<Self> {
-        Err(Error::Input("not yet".into()))
+    pub fn from_static(bytes: &'static [u8], options: &Options) -> Result<Self> {
+        let _span = tracing::info_span!("load", path = "embedded").entered();
+        Self::load(Container::from_static(bytes)?, options)
     }
+
+    fn load(container: Container, options: &Options) -> Result<Self> {
+        let model = Model::load(Arc::new(container), options.reference)?;
+        let container = model.container();
+        let tokenizer = container
+            .tokenizer()
+            .map(|json| ChatTokenizer::new(json, &model.config))
+            .transpose()?;
+        let threads = match options.threads {
+            Some(0) => {
+                return Err(Error::Input(
+                    "The number of threads must be 1 or more.".into(),
+                ));
+            }
+            Some(n) => n,
+            None => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        };
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("engine-{i}"))
+            .build()
+            .map_err(|e| Error::Input(format!("{threads} threads could not be started: {e}.")))?;
+        let facts = ModelFacts {
+            file_bytes: container.file_bytes(),
+            parameters: parameters(container),
+            layers: model.config.num_hidden_layers,
+            experts: model.config.n_routed_experts,
+            vocab: model.config.vocab_size,
+            context: model.config.max_position_embeddings,
+            threads,
+            has_tokenizer: tokenizer.is_some(),
+        };
+        Ok(Self(Arc::new(Loaded {
+            model,
+            tokenizer,
+            pool,
+            facts,
+        })))
+    }
+
     /// Facts for people.
     pub fn facts(&self) -> &ModelFacts {
-        unreachable!()
+        &self.0.facts
     }
+
     /// A fresh timeline.
     pub fn session(&self) -> Session {
-        Session { _private: () }
+        Session::new(self)
     }
-    /// Writes the next assistant message of `messages` (the last of which is the user's). What `session` already holds of the prompt is
-    /// reused, otherwise it starts over. After any result the session is consistent and can be used again.
-    /// A cancelled answer is `Ok` with `Finish::Cancelled` and the text so far.
+
+    pub(crate) fn model(&self) -> &Model {
+        &self.0.model
+    }
+
+    pub(crate) fn is(&self, other: &Engine) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Runs work on this engine's threads.
+    pub(crate) fn run<R: Send>(&self, work: impl FnOnce(&Model) -> R + Send) -> R {
+        self.0.pool.install(|| work(&self.0.model))
+    }
+
+    /// Writes the next assistant message of `messages` (the last of which is the user's). What `session` already holds of the prompt
+    /// is reused, otherwise it starts over. After any result the session is consistent and can be used again.
+    ///
+    /// A cancelled answer is `Ok` with [`Finish::Cancelled`] and the text so far.
     pub fn answer(
         &self,
-        _session: &mut Session,
-        _messages: &[Message],
-        _sampling: &Sampling,
-        _cancel: &Cancel,
-        _on_event: &mut dyn FnMut(Event<'_>),
+        session: &mut Session,
+        messages: &[Message],
+        sampling: &Sampling,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Answer> {
-        Err(Error::Input("not yet".into()))
+        let begin = Instant::now();
+        sampling.check()?;
+        if !session.belongs_to(self) {
+            return Err(Error::Input(
+                "This session belongs to another model.".into(),
+            ));
+        }
+        let tokenizer = self.0.tokenizer.as_ref().ok_or_else(|| {
+            Error::Tokenizer("The model file has no tokenizer, so it cannot chat. Convert the checkpoint again with its tokenizer.json.".into())
+        })?;
+        let prompt = encode(tokenizer, messages)?;
+        let context = self.facts().context;
+        if prompt.len() >= context {
+            return Err(Error::ContextFull {
+                needed: prompt.len() + 1,
+                context,
+            });
+        }
+        let held = session.tokens().len();
+        let reused = if held < prompt.len() && prompt.starts_with(session.tokens()) {
+            held
+        } else {
+            session.reset();
+            0
+        };
+        let mut answer = Answer {
+            text: String::new(),
+            finish: Finish::Cancelled,
+            prompt_tokens: prompt.len(),
+            reused_tokens: reused,
+            answer_tokens: 0,
+            prefill: Duration::ZERO,
+            first_token: None,
+            decode: Duration::ZERO,
+            position: 0,
+        };
+        let result = self.write(
+            session,
+            &prompt[reused..],
+            tokenizer,
+            sampling,
+            cancel,
+            begin,
+            on_event,
+            &mut answer,
+        );
+        answer.position = session.position();
+        match result {
+            Ok(finish) => {
+                answer.finish = finish;
+                Ok(answer)
+            }
+            Err(Error::Cancelled) => Ok(answer),
+            Err(error) => Err(error),
+        }
     }
+
+    #[allow(clippy::too_many_arguments)]
+    fn write(
+        &self,
+        session: &mut Session,
+        prompt: &[u32],
+        tokenizer: &ChatTokenizer,
+        sampling: &Sampling,
+        cancel: &Cancel,
+        begin: Instant,
+        on_event: &mut dyn FnMut(Event<'_>),
+        answer: &mut Answer,
+    ) -> Result<Finish> {
+        let total = prompt.len();
+        let limit = sampling.max_tokens.unwrap_or(usize::MAX);
+        let prefill = Instant::now();
+        let mut token = 0;
+        {
+            let _span = tracing::info_span!("prefill", tokens = total).entered();
+            let mut done = 0;
+            on_event(Event::Prefill { done, total });
+            for chunk in prompt.chunks(CHUNK) {
+                done += chunk.len();
+                let wanted = if done == total {
+                    Wanted::Last
+                } else {
+                    Wanted::Nothing
+                };
+                let logits = session.feed(chunk, wanted, cancel)?;
+                if done == total {
+                    token = sampling.choose(logits, answer.prompt_tokens);
+                }
+                on_event(Event::Prefill { done, total });
+            }
+        }
+        answer.prefill = prefill.elapsed();
+        if limit == 0 {
+            return Ok(Finish::Length);
+        }
+        answer.first_token = Some(begin.elapsed());
+
+        let _span = tracing::info_span!("decode").entered();
+        let first = Instant::now();
+        let mut stream = TextStream::default();
+        let mut piece = String::new();
+        let finish = loop {
+            answer.answer_tokens += 1;
+            answer.decode = first.elapsed();
+            if tokenizer.ends_answer(token) {
+                break Ok(Finish::End);
+            }
+            // Control tokens other than the end have no text.
+            stream.push(tokenizer.bytes(token).unwrap_or_default(), &mut piece);
+            flush(&mut piece, answer, on_event);
+            if answer.answer_tokens >= limit || session.position() + 1 >= self.facts().context {
+                break Ok(Finish::Length);
+            }
+            if cancel.is_cancelled() {
+                break Ok(Finish::Cancelled);
+            }
+            // A token is one step: it is finished before a stop is obeyed, so that the session stays whole.
+            match session.feed(&[token], Wanted::Last, &Cancel::default()) {
+                Ok(logits) => {
+                    token = sampling.choose(logits, answer.prompt_tokens + answer.answer_tokens)
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        stream.finish(&mut piece);
+        flush(&mut piece, answer, on_event);
+        finish
+    }
+}
+
+fn flush(piece: &mut String, answer: &mut Answer, on_event: &mut dyn FnMut(Event<'_>)) {
+    if !piece.is_empty() {
+        on_event(Event::Text(piece));
+        answer.text.push_str(piece);
+        piece.clear();
+    }
+}
+
+/// Weights in all: dense ones without their scales, and every expert.
+fn parameters(container: &Container) -> u64 {
+    let dense: u64 = container
+        .tensors()
+        .filter(|(name, _)| !name.ends_with(".scale"))
+        .map(|(_, t)| {
+            let count: u64 = t.shape.iter().map(|n| *n as u64).product();
+            if t.dtype == Dtype::Fp4Packed {
+                2 * count
+            } else {
+                count
+            }
+        })
+        .sum();
+    let (layers, experts) = container.expert_counts();
+    let layout = container.expert_layout();
+    let each: u64 = [&layout.gate, &layout.up, &layout.down]
+        .iter()
+        .map(|m| (m.rows * m.columns) as u64)
+        .sum();
+    dense + (layers * experts) as u64 * each
 }

@@ -2,12 +2,20 @@
 //!
 //! The face is narrow on purpose: an [`Engine`] is a loaded model, a [`Session`] one timeline, and [`Engine::answer`] writes the
 //! next assistant message. Callers never see a tensor, except through [`diagnostic`].
+//!
+//! "The V4 notes" in comments are DeepSeek's published description and reference code of the model, whose arithmetic the fixtures in
+//! `tests/` carry: section 3 is the forward pass, 4 the roundings the model was trained with, 5 the state of a sequence.
 
+mod chat;
 pub mod diagnostic;
 mod engine;
 mod error;
+mod model;
+mod sample;
+mod session;
 
-pub use engine::{
-    Answer, Cancel, Engine, Event, Finish, Message, ModelFacts, Options, Role, Sampling, Session,
-};
+pub use chat::{Message, Role};
+pub use engine::{Answer, Cancel, Engine, Event, Finish, ModelFacts, Options};
 pub use error::{Error, Result};
+pub use sample::Sampling;
+pub use session::Session;

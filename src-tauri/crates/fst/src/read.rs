@@ -291,6 +291,11 @@ impl Container {
         Ok(record)
     }
 
+    /// All bytes of the file. Every tensor and record is a slice of them, so a user can remember where its tensors lie.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Size of the file in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.header.file_bytes

@@ -1,0 +1,175 @@
+//! The model's tokenizer: text to ids for untrusted text, and ids to bytes.
+//!
+//! Built from the tokenizer.json in the container by the `tokenizers` crate, with the list of added tokens emptied: the switch
+//! that library offers protects only tokens flagged special, and `<User>` or `</think>` are not. Ordinary text keeps its ids.
+
+use std::collections::HashMap;
+
+use tokenizers::Tokenizer;
+
+use crate::model::Config;
+use crate::{Error, Result};
+
+/// Ids of the control tokens of a chat.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    pub bos: u32,
+    pub eos: u32,
+    pub user: u32,
+    pub assistant: u32,
+    pub think_end: u32,
+}
+
+/// Tokenizer of a chat model.
+pub(crate) struct ChatTokenizer {
+    plain: Tokenizer,
+    /// Bytes of each ordinary token; none for control tokens and unused ids.
+    bytes: Vec<Option<Box<[u8]>>>,
+    pub control: Control,
+}
+
+fn foreign(why: impl std::fmt::Display) -> Error {
+    Error::Tokenizer(format!(
+        "The tokenizer in the model file does not belong to a DeepSeek V4 model: {why}. Convert the checkpoint again with its own tokenizer.json."
+    ))
+}
+
+impl ChatTokenizer {
+    /// Reads tokenizer.json and checks that it fits `config`.
+    pub fn new(json: &[u8], config: &Config) -> Result<Self> {
+        let mut json: serde_json::Value =
+            serde_json::from_slice(json).map_err(|e| foreign(format!("it is not JSON ({e})")))?;
+        let added = added_tokens(&json)?;
+        if !is_byte_level(&json) {
+            return Err(foreign("it is not a byte-level one"));
+        }
+        let mut bytes = vec![None; config.vocab_size];
+        let decode = byte_of_char();
+        let vocab = json
+            .pointer("/model/vocab")
+            .and_then(|v| v.as_object())
+            .ok_or_else(|| foreign("it has no vocabulary"))?;
+        for (text, id) in vocab {
+            let id = id.as_u64().unwrap_or(u64::MAX);
+            let slot = usize::try_from(id)
+                .ok()
+                .and_then(|id| bytes.get_mut(id))
+                .ok_or_else(|| {
+                    foreign(format!(
+                        "token id {id} is outside the vocabulary of {}",
+                        config.vocab_size
+                    ))
+                })?;
+            // Control tokens may stand in the vocabulary too; their characters are then no bytes.
+            *slot = text.chars().map(|c| decode.get(&c).copied()).collect();
+        }
+        for id in added.values() {
+            match bytes.get_mut(*id as usize) {
+                Some(slot) => *slot = None,
+                None => {
+                    return Err(foreign(format!(
+                        "token id {id} is outside the vocabulary of {}",
+                        config.vocab_size
+                    )));
+                }
+            }
+        }
+        let find = |text: &str| {
+            added
+                .get(text)
+                .copied()
+                .ok_or_else(|| foreign(format!("it has no token {text}")))
+        };
+        let control = Control {
+            bos: config.bos_token_id,
+            eos: config.eos_token_id,
+            user: find("<｜User｜>")?,
+            assistant: find("<｜Assistant｜>")?,
+            think_end: find("</think>")?,
+        };
+        for (text, id) in [
+            ("<｜begin▁of▁sentence｜>", control.bos),
+            ("<｜end▁of▁sentence｜>", control.eos),
+        ] {
+            let found = find(text)?;
+            if found != id {
+                return Err(foreign(format!(
+                    "{text} has id {found} there and {id} in the model's config"
+                )));
+            }
+        }
+        json["added_tokens"] = serde_json::Value::Array(Vec::new());
+        json["truncation"] = serde_json::Value::Null;
+        json["padding"] = serde_json::Value::Null;
+        let plain = serde_json::from_value(json).map_err(foreign)?;
+        Ok(Self {
+            plain,
+            bytes,
+            control,
+        })
+    }
+
+    /// Appends the ids of untrusted text; no control token can come of it.
+    pub fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
+        let encoding = self
+            .plain
+            .encode_fast(text, false)
+            .map_err(|e| Error::Tokenizer(format!("The text could not be tokenised: {e}.")))?;
+        ids.extend_from_slice(encoding.get_ids());
+        Ok(())
+    }
+
+    /// Bytes of a token; none for control tokens.
+    pub fn bytes(&self, id: u32) -> Option<&[u8]> {
+        self.bytes.get(id as usize)?.as_deref()
+    }
+
+    /// Whether an answer ends here: at the end token, or where the model begins to write the person's part.
+    pub fn ends_answer(&self, id: u32) -> bool {
+        id == self.control.eos || id == self.control.user
+    }
+}
+
+fn added_tokens(json: &serde_json::Value) -> Result<HashMap<String, u32>> {
+    let list = json.get("added_tokens").and_then(|a| a.as_array());
+    list.into_iter()
+        .flatten()
+        .map(|token| {
+            let content = token.get("content").and_then(|c| c.as_str());
+            let id = token.get("id").and_then(|i| i.as_u64());
+            match (content, id.and_then(|i| u32::try_from(i).ok())) {
+                (Some(content), Some(id)) => Ok((content.to_owned(), id)),
+                _ => Err(foreign("an added token has no content or id")),
+            }
+        })
+        .collect()
+}
+
+/// Whether the decoder is byte-level, alone or in a sequence.
+fn is_byte_level(json: &serde_json::Value) -> bool {
+    let kind = |d: &serde_json::Value| d.get("type").and_then(|t| t.as_str()) == Some("ByteLevel");
+    json.get("decoder").is_some_and(|decoder| {
+        kind(decoder)
+            || decoder
+                .get("decoders")
+                .and_then(|d| d.as_array())
+                .is_some_and(|all| all.iter().any(kind))
+    })
+}
+
+/// The characters byte-level BPE writes bytes as: printable Latin-1 stands for itself, the other bytes for U+0100 and up, in order.
+fn byte_of_char() -> HashMap<char, u8> {
+    let mut next = 0x100u32;
+    (0..=255u8)
+        .filter_map(|byte| {
+            let code = match byte {
+                b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF => u32::from(byte),
+                _ => {
+                    next += 1;
+                    next - 1
+                }
+            };
+            Some((char::from_u32(code)?, byte))
+        })
+        .collect()
+}

@@ -1,0 +1,328 @@
+//! The network: DeepSeek V4's forward pass, for any config (sections 3 to 5 of the V4 notes).
+//!
+//! One code path serves prefill and decode: [`Model::forward`] takes a chunk of tokens of any length. Everything a token needs from
+//! others goes through [`State`]; everything else is computed per token in a fixed order, so the same tokens give the same bits
+//! however they are cut into chunks. Not here: choosing tokens, text, files.
+
+mod attention;
+mod compressor;
+mod config;
+mod hyper;
+mod indexer;
+mod moe;
+mod mtp;
+mod rope;
+mod weights;
+
+use std::sync::Arc;
+
+use fastar_fst::Container;
+use fastar_kernels::vector::{all_finite, rms_norm, rms_norm_in_place};
+
+use crate::{Cancel, Error, Result};
+use attention::{Attention, AttentionState};
+pub use config::Config;
+use config::Ratio;
+use hyper::{Hyper, HyperHead, Mix};
+use moe::{Experts, Moe};
+pub use mtp::Mtp;
+use rope::{Angles, Rotation};
+use weights::{Loader, Weight};
+
+/// A loaded network.
+pub struct Model {
+    /// Its sizes.
+    pub config: Config,
+    container: Arc<Container>,
+    reference: bool,
+    embed: Weight,
+    layers: Vec<Block>,
+    hyper_head: HyperHead,
+    norm: Vec<f32>,
+    head: Weight,
+    /// For sliding layers, and for layers with a compressor.
+    rotations: [Rotation; 2],
+}
+
+/// One transformer block.
+struct Block {
+    hyper_attention: Hyper,
+    attention_norm: Vec<f32>,
+    attention: Attention,
+    hyper_moe: Hyper,
+    moe_norm: Vec<f32>,
+    moe: Moe,
+}
+
+/// What the network remembers of a sequence.
+pub struct State {
+    /// Tokens fed.
+    pub position: usize,
+    layers: Vec<AttentionState>,
+}
+
+/// Which logits a forward pass computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// None: a chunk in the middle of a prompt.
+    Nothing,
+    /// Those of the last token.
+    Last,
+    /// Those of every token.
+    All,
+}
+
+/// Buffers of a forward pass, reused from call to call.
+#[derive(Default)]
+pub struct Work {
+    /// Logits of the last call, [wanted tokens, vocab].
+    pub logits: Vec<f32>,
+    /// Streams after the last layer, [n, hc_mult, D].
+    pub streams: Vec<f32>,
+    normed: Vec<f32>,
+    out: Vec<f32>,
+    mix: Mix,
+    attention: attention::Work,
+    moe: moe::Work,
+    angles: [Angles; 2],
+    transpose: Vec<f32>,
+}
+
+impl Model {
+    /// Finds and checks every tensor. Reads small tensors; large ones stay where they are.
+    pub fn load(container: Arc<Container>, reference: bool) -> Result<Self> {
+        let config = Config::from_json(container.config())?;
+        if reference {
+            config.check_reference()?;
+        }
+        let loader = Loader::new(&container);
+        let counts = container.expert_counts();
+        if counts != (config.num_hidden_layers, config.n_routed_experts) {
+            return Err(Error::Tensor(format!(
+                "The model file holds {} x {} experts; its config needs {} x {}.",
+                counts.0, counts.1, config.num_hidden_layers, config.n_routed_experts
+            )));
+        }
+        check_experts(&container, &config)?;
+        let layers = (0..config.num_hidden_layers)
+            .map(|l| {
+                let hashed = l < config.num_hash_layers;
+                let ratio = config.ratio(l);
+                let prefix = format!("layers.{l}.");
+                Block::load(
+                    &loader,
+                    &config,
+                    &prefix,
+                    ratio,
+                    hashed,
+                    Experts::Records(l),
+                )
+            })
+            .collect::<Result<_>>()?;
+        let (vocab, d) = (config.vocab_size, config.hidden_size);
+        Ok(Self {
+            reference,
+            embed: loader.matrix("embed.weight", vocab, d)?,
+            layers,
+            hyper_head: HyperHead::load(&loader, &config, "")?,
+            norm: loader.values("norm.weight", &[d])?,
+            head: loader.matrix("head.weight", vocab, d)?,
+            rotations: [false, true].map(|compressed| Rotation::new(&config, compressed)),
+            config,
+            container,
+        })
+    }
+
+    /// The container the weights lie in.
+    pub fn container(&self) -> &Arc<Container> {
+        &self.container
+    }
+
+    /// The state at the beginning of a sequence.
+    pub fn state(&self) -> State {
+        State {
+            position: 0,
+            layers: self.layers.iter().map(|l| l.attention.state()).collect(),
+        }
+    }
+
+    /// Feeds `tokens` at the state's position and leaves the wanted logits in `work.logits`.
+    ///
+    /// The ids are below the vocabulary and the positions within the context; the session sees to that. An error leaves the state
+    /// between two positions: it must not be used again.
+    pub fn forward(
+        &self,
+        tokens: &[u32],
+        wanted: Wanted,
+        state: &mut State,
+        work: &mut Work,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let c = &self.config;
+        let bytes = self.container.bytes();
+        for (rotation, angles) in self.rotations.iter().zip(&mut work.angles) {
+            rotation.angles(state.position, 1, tokens.len(), angles);
+        }
+        self.embed(tokens, &mut work.streams);
+        for (l, (block, layer)) in self.layers.iter().zip(&mut state.layers).enumerate() {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            block.forward(self, tokens, state.position, layer, work)?;
+            if !all_finite(&work.streams) {
+                return Err(Error::NotFinite(format!(
+                    "Layer {l} of the model computed a value that is not a number at position {}. The model file may be damaged; check it, or convert the checkpoint again.",
+                    state.position
+                )));
+            }
+        }
+        state.position += tokens.len();
+        let from = match wanted {
+            Wanted::Nothing => tokens.len(),
+            Wanted::Last => tokens.len() - 1,
+            Wanted::All => 0,
+        };
+        let streams = &work.streams[from * c.hc_mult * c.hidden_size..];
+        self.hyper_head.mix(c, bytes, streams, &mut work.mix);
+        self.head_of(
+            &self.norm,
+            &mut work.mix.input,
+            &mut work.logits,
+            &mut work.transpose,
+        );
+        if !all_finite(&work.logits) {
+            return Err(Error::NotFinite(
+                "The model's head computed a value that is not a number. The model file may be damaged; check it, or convert the checkpoint again.".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Embeddings, copied into every stream: [n, hc_mult, D].
+    fn embed(&self, tokens: &[u32], streams: &mut Vec<f32>) {
+        let (n, d) = (self.config.hc_mult, self.config.hidden_size);
+        let embed = self.embed.view(self.container.bytes());
+        streams.clear();
+        streams.resize(tokens.len() * n * d, 0.0);
+        for (token, h) in tokens.iter().zip(streams.chunks_exact_mut(n * d)) {
+            let (first, rest) = h.split_at_mut(d);
+            embed.row(*token as usize, first);
+            for stream in rest.chunks_exact_mut(d) {
+                stream.copy_from_slice(first);
+            }
+        }
+    }
+
+    /// `logits = head RMSNorm(x)`; x [n, D] is normed in place.
+    fn head_of(&self, norm: &[f32], x: &mut [f32], logits: &mut Vec<f32>, scratch: &mut Vec<f32>) {
+        let c = &self.config;
+        for row in x.chunks_exact_mut(c.hidden_size) {
+            rms_norm_in_place(row, norm, c.rms_norm_eps);
+        }
+        logits.clear();
+        logits.resize(x.len() / c.hidden_size * c.vocab_size, 0.0);
+        self.head
+            .view(self.container.bytes())
+            .apply(x, logits, scratch);
+    }
+}
+
+impl Block {
+    fn load(
+        loader: &Loader<'_>,
+        config: &Config,
+        prefix: &str,
+        ratio: Ratio,
+        hashed: bool,
+        experts: Experts,
+    ) -> Result<Self> {
+        let d = config.hidden_size;
+        let norm = |name: &str| loader.values(&format!("{prefix}{name}.weight"), &[d]);
+        Ok(Self {
+            hyper_attention: Hyper::load(loader, config, &format!("{prefix}hc_attn"))?,
+            attention_norm: norm("attn_norm")?,
+            attention: Attention::load(loader, config, &format!("{prefix}attn."), ratio)?,
+            hyper_moe: Hyper::load(loader, config, &format!("{prefix}hc_ffn"))?,
+            moe_norm: norm("ffn_norm")?,
+            moe: Moe::load(loader, config, &format!("{prefix}ffn."), hashed, experts)?,
+        })
+    }
+
+    /// One block on the streams in `work`, for the positions from `first`.
+    fn forward(
+        &self,
+        model: &Model,
+        tokens: &[u32],
+        first: usize,
+        state: &mut AttentionState,
+        work: &mut Work,
+    ) -> Result<()> {
+        let c = &model.config;
+        let bytes = model.container.bytes();
+        let kind = usize::from(self.attention.ratio != Ratio::None);
+
+        self.hyper_attention
+            .mix(c, bytes, &work.streams, &mut work.mix);
+        norm_rows(&work.mix.input, &self.attention_norm, c, &mut work.normed);
+        work.out.resize(work.normed.len(), 0.0);
+        self.attention.forward(
+            c,
+            bytes,
+            &model.rotations[kind],
+            &work.angles[kind],
+            model.reference,
+            &work.normed,
+            first,
+            state,
+            &mut work.attention,
+            &mut work.out,
+        );
+        Hyper::merge(c, &work.out, &mut work.mix, &mut work.streams);
+
+        self.hyper_moe.mix(c, bytes, &work.streams, &mut work.mix);
+        norm_rows(&work.mix.input, &self.moe_norm, c, &mut work.normed);
+        self.moe.forward(
+            c,
+            &model.container,
+            &work.normed,
+            tokens,
+            &mut work.moe,
+            &mut work.out,
+        )?;
+        Hyper::merge(c, &work.out, &mut work.mix, &mut work.streams);
+        Ok(())
+    }
+}
+
+fn norm_rows(x: &[f32], weight: &[f32], c: &Config, out: &mut Vec<f32>) {
+    out.resize(x.len(), 0.0);
+    for (x, o) in x
+        .chunks_exact(c.hidden_size)
+        .zip(out.chunks_exact_mut(c.hidden_size))
+    {
+        rms_norm(x, weight, c.rms_norm_eps, o);
+    }
+}
+
+/// The record layout describes the matrices this config needs.
+fn check_experts(container: &Container, c: &Config) -> Result<()> {
+    let layout = container.expert_layout();
+    let (i, d) = (c.moe_intermediate_size, c.hidden_size);
+    let blank = vec![0u8; layout.bytes];
+    for (part, rows, columns) in [
+        (&layout.gate, i, d),
+        (&layout.up, i, d),
+        (&layout.down, d, i),
+    ] {
+        if (part.rows, part.columns) != (rows, columns) {
+            return Err(Error::Tensor(format!(
+                "The experts of the model file hold a [{}, {}] matrix; its config needs [{rows}, {columns}].",
+                part.rows, part.columns
+            )));
+        }
+        if weights::expert_matrix(part, &blank).is_none() {
+            return Err(moe::unknown_layout(layout));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Finding and checking the tensors of a model in its container.
+//!
+//! A [`Weight`] remembers where a matrix lies in the container's bytes; [`Weight::view`] makes it a [`Matrix`] again without a copy.
+//! Small vectors are expanded to `f32` once. Shapes and types are checked here and nowhere later.
+
+use std::ops::Range;
+
+use fastar_fst::{Container, Dtype, ExpertMatrix, Tensor};
+use fastar_kernels::format::bf16;
+use fastar_kernels::matrix::{Elements, Matrix, Scales};
+
+use crate::{Error, Result};
+
+/// A matrix inside the container.
+#[derive(Clone, Debug)]
+pub struct Weight {
+    rows: usize,
+    columns: usize,
+    dtype: Dtype,
+    data: Range<usize>,
+    scale: Option<(Dtype, Range<usize>)>,
+}
+
+impl Weight {
+    /// The matrix, borrowed from the container's bytes.
+    pub fn view<'a>(&self, bytes: &'a [u8]) -> Matrix<'a> {
+        let scale = self
+            .scale
+            .as_ref()
+            .map(|(dtype, range)| (*dtype, &bytes[range.clone()]));
+        match matrix(
+            self.dtype,
+            self.rows,
+            self.columns,
+            &bytes[self.data.clone()],
+            scale,
+        ) {
+            Some(m) => m,
+            None => unreachable!("the shape was checked when the model was loaded"),
+        }
+    }
+}
+
+/// One matrix of an expert's record; none if the layout does not describe a matrix this engine knows.
+pub fn expert_matrix<'a>(part: &ExpertMatrix, record: &'a [u8]) -> Option<Matrix<'a>> {
+    let scale = match &part.scale {
+        Some((dtype, range)) => Some((*dtype, record.get(range.clone())?)),
+        None => None,
+    };
+    matrix(
+        part.dtype,
+        part.rows,
+        part.columns,
+        record.get(part.data.clone())?,
+        scale,
+    )
+}
+
+fn matrix<'a>(
+    dtype: Dtype,
+    rows: usize,
+    columns: usize,
+    data: &'a [u8],
+    scale: Option<(Dtype, &'a [u8])>,
+) -> Option<Matrix<'a>> {
+    let elements = match (dtype, scale) {
+        (Dtype::F32, None) => Elements::F32(data),
+        (Dtype::Bf16, None) => Elements::Bf16(data),
+        (Dtype::F8E4m3, Some((Dtype::F8E8m0, s))) => Elements::Fp8(data, Scales::E8m0(s)),
+        (Dtype::F8E4m3, Some((Dtype::F32, s))) => Elements::Fp8(data, Scales::F32(s)),
+        (Dtype::Fp4Packed, Some((Dtype::F8E8m0, s))) => Elements::Fp4(data, s),
+        _ => return None,
+    };
+    Matrix::new(rows, columns, elements)
+}
+
+/// Reads tensors by name, naming what is wrong.
+pub struct Loader<'a> {
+    container: &'a Container,
+}
+
+impl<'a> Loader<'a> {
+    /// Reads from `container`.
+    pub fn new(container: &'a Container) -> Self {
+        Self { container }
+    }
+
+    /// Finds a tensor and checks its bytes: loading reads every dense weight once, and a damaged one is named here, not met later.
+    fn find(&self, name: &str) -> Result<Tensor<'a>> {
+        let tensor = self.container.tensor(name).ok_or_else(|| {
+            Error::Tensor(format!(
+                "The model file has no tensor {name}. Convert the checkpoint again."
+            ))
+        })?;
+        self.container.verify_tensor(name)?;
+        Ok(tensor)
+    }
+
+    fn range(&self, tensor: &Tensor<'_>) -> Range<usize> {
+        // Tensors are slices of the container's bytes, so their distance is their offset.
+        let start = tensor.data.as_ptr() as usize - self.container.bytes().as_ptr() as usize;
+        start..start + tensor.data.len()
+    }
+
+    /// A matrix [rows, columns] in any stored precision, with its scales.
+    pub fn matrix(&self, name: &str, rows: usize, columns: usize) -> Result<Weight> {
+        let tensor = self.find(name)?;
+        let stored = match tensor.dtype {
+            Dtype::Fp4Packed => [rows, columns / 2],
+            _ => [rows, columns],
+        };
+        if tensor.shape != stored {
+            return Err(wrong_shape(name, tensor.shape, &stored));
+        }
+        let scale = match tensor.dtype {
+            Dtype::F8E4m3 | Dtype::Fp4Packed => {
+                let scale_name = format!("{}scale", name.trim_end_matches("weight"));
+                let scale = self.find(&scale_name)?;
+                Some((scale.dtype, self.range(&scale)))
+            }
+            _ => None,
+        };
+        let weight = Weight {
+            rows,
+            columns,
+            dtype: tensor.dtype,
+            data: self.range(&tensor),
+            scale,
+        };
+        let bytes = self.container.bytes();
+        let scales = weight
+            .scale
+            .as_ref()
+            .map(|(dtype, range)| (*dtype, &bytes[range.clone()]));
+        if matrix(weight.dtype, rows, columns, tensor.data, scales).is_none() {
+            return Err(Error::Tensor(format!(
+                "Tensor {name} of the model file is stored as {:?}{}, which does not make a [{rows}, {columns}] matrix.",
+                tensor.dtype,
+                if scales.is_some() { " with scales" } else { "" }
+            )));
+        }
+        Ok(weight)
+    }
+
+    /// A BF16 or F32 tensor of `shape`, expanded.
+    pub fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let tensor = self.find(name)?;
+        if tensor.shape != shape {
+            return Err(wrong_shape(name, tensor.shape, shape));
+        }
+        match tensor.dtype {
+            Dtype::Bf16 => Ok(tensor
+                .data
+                .as_chunks::<2>()
+                .0
+                .iter()
+                .map(|b| bf16(u16::from_le_bytes(*b)))
+                .collect()),
+            Dtype::F32 => Ok(tensor
+                .data
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(|b| f32::from_le_bytes(*b))
+                .collect()),
+            other => Err(Error::Tensor(format!(
+                "Tensor {name} of the model file is stored as {other:?}; it must be BF16 or F32."
+            ))),
+        }
+    }
+
+    /// An I64 table [rows, columns] whose entries lie below `limit`.
+    pub fn ids(&self, name: &str, rows: usize, columns: usize, limit: usize) -> Result<Vec<u32>> {
+        let tensor = self.find(name)?;
+        if tensor.shape != [rows, columns] {
+            return Err(wrong_shape(name, tensor.shape, &[rows, columns]));
+        }
+        if tensor.dtype != Dtype::I64 {
+            return Err(Error::Tensor(format!(
+                "Tensor {name} of the model file is stored as {:?}; it must be I64.",
+                tensor.dtype
+            )));
+        }
+        let (values, _) = tensor.data.as_chunks::<8>();
+        values
+            .iter()
+            .map(|b| {
+                let id = i64::from_le_bytes(*b);
+                match u32::try_from(id) {
+                    Ok(small) if (small as usize) < limit => Ok(small),
+                    _ => Err(Error::Tensor(format!(
+                        "Tensor {name} of the model file names expert {id}; there are {limit}."
+                    ))),
+                }
+            })
+            .collect()
+    }
+}
+
+fn wrong_shape(name: &str, found: &[usize], expected: &[usize]) -> Error {
+    Error::Tensor(format!(
+        "Tensor {name} of the model file has shape {found:?}; its config needs {expected:?}."
+    ))
+}
