@@ -217,13 +217,13 @@ impl Config {
         if let Some(ratio) = self.compress_ratios.iter().find(|r| **r > LARGEST) {
             return bad(format!("compress_ratios contains {ratio}"));
         }
-        if self.qk_rope_head_dim % 2 != 0 || self.qk_rope_head_dim > self.head_dim {
+        if !self.qk_rope_head_dim.is_multiple_of(2) || self.qk_rope_head_dim > self.head_dim {
             return bad(format!(
                 "qk_rope_head_dim {} does not fit head_dim {}",
                 self.qk_rope_head_dim, self.head_dim
             ));
         }
-        if self.num_attention_heads % self.o_groups != 0 {
+        if !self.num_attention_heads.is_multiple_of(self.o_groups) {
             return bad(format!(
                 "{} heads do not divide into {} output groups",
                 self.num_attention_heads, self.o_groups
@@ -302,7 +302,7 @@ impl Config {
     pub fn check_reference(&self) -> Result<()> {
         let nope = self.head_dim - self.qk_rope_head_dim;
         let indexed = self.layer_ratios().any(|r| r == Ratio::Indexed);
-        if nope % fastar_kernels::rounding::KV_BLOCK != 0 {
+        if !nope.is_multiple_of(fastar_kernels::rounding::KV_BLOCK) {
             return Err(Error::Config(format!(
                 "The reference roundings need blocks of 64 channels and this model has {nope} channels without rotation. Run it without them."
             )));
