@@ -140,11 +140,16 @@ impl Container {
                 metadata.layout.bytes, header.record_bytes
             )));
         }
-        if header.layers == 0 || header.experts == 0 {
-            return Err(damaged(format!(
-                "it has {} layers of {} experts",
-                header.layers, header.experts
-            )));
+        for (field, there_are) in [
+            ("num_hidden_layers", header.layers),
+            ("n_routed_experts", header.experts),
+        ] {
+            if there_are == 0 || config[field].as_u64() != Some(there_are) {
+                return Err(damaged(format!(
+                    "it has {} layers of {} experts, and its config another {field}",
+                    header.layers, header.experts
+                )));
+            }
         }
         let tokenizer = part(&map.tokenizer)?;
         let tokenizer_checksum = match tokenizer {

@@ -1,0 +1,685 @@
+//! A checkpoint that is not whole, not consistent or not ours is refused before anything is written, with a sentence that says why.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{Folder, Stored, given};
+use fastar_fst::{Container, Error, convert, convert_until};
+use serde_json::json;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn f32s(shape: &[usize]) -> Stored {
+    Stored {
+        dtype: "F32".into(),
+        shape: shape.to_vec(),
+        data: vec![0; 4 * shape.iter().product::<usize>()],
+    }
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_named_with_found_and_expected() {
+    type Change = fn(&mut Folder);
+    let table: &[(&str, Change, &[&str])] = &[
+        (
+            "missing",
+            |f| drop(f.tensors.remove("layers.1.attn.wq_b.weight")),
+            &["missing", "\"layers.1.attn.wq_b.weight\""],
+        ),
+        (
+            "missing scale",
+            |f| drop(f.tensors.remove("layers.1.attn.wq_b.scale")),
+            &["missing", "\"layers.1.attn.wq_b.scale\""],
+        ),
+        (
+            "missing expert",
+            |f| drop(f.tensors.remove("layers.2.ffn.experts.3.w3.weight")),
+            &["\"layers.2.ffn.experts.3.w3.weight\""],
+        ),
+        (
+            "many missing",
+            |f| {
+                f.tensors
+                    .retain(|name, _| !name.starts_with("layers.2.hc_"))
+            },
+            &["6 missing tensors", "\"layers.2.hc_attn_fn\"", "and 3 more"],
+        ),
+        (
+            "extra",
+            |f| drop(f.tensors.insert("layers.0.attn.extra".into(), f32s(&[3]))),
+            &["unexpected tensor", "\"layers.0.attn.extra\""],
+        ),
+        (
+            "a layer too many",
+            |f| {
+                drop(
+                    f.tensors
+                        .insert("layers.3.attn_norm.weight".into(), f32s(&[64])),
+                )
+            },
+            &["unexpected", "\"layers.3.attn_norm.weight\""],
+        ),
+        (
+            "shape",
+            |f| {
+                drop(
+                    f.tensors
+                        .insert("layers.0.attn.attn_sink".into(), f32s(&[9])),
+                )
+            },
+            &["\"layers.0.attn.attn_sink\"", "[9]", "[8]"],
+        ),
+        (
+            "transposed",
+            |f| {
+                f.tensors
+                    .get_mut("layers.0.attn.wkv.weight")
+                    .unwrap()
+                    .shape
+                    .reverse()
+            },
+            &["\"layers.0.attn.wkv.weight\"", "[64, 96]", "[96, 64]"],
+        ),
+        (
+            "type",
+            |f| {
+                let tensor = f.tensors.get_mut("norm.weight").unwrap();
+                tensor.dtype = "F16".into();
+            },
+            &["\"norm.weight\"", "F16", "BF16 or F32"],
+        ),
+        (
+            "packed where it may not be",
+            |f| {
+                let tensor = f.tensors.get_mut("layers.0.attn.wkv.weight").unwrap();
+                tensor.dtype = "I8".into();
+            },
+            &["\"layers.0.attn.wkv.weight\"", "I8", "F8_E4M3"],
+        ),
+        (
+            "scale shape",
+            |f| {
+                let tensor = f
+                    .tensors
+                    .get_mut("layers.0.ffn.experts.0.w1.scale")
+                    .unwrap();
+                tensor.shape = vec![32, 4];
+            },
+            &["\"layers.0.ffn.experts.0.w1.scale\"", "[32, 4]", "[64, 2]"],
+        ),
+        (
+            "mixed experts",
+            |f| {
+                let name = "layers.1.ffn.experts.2.w2";
+                f.tensors.remove(&format!("{name}.scale"));
+                f.tensors.insert(
+                    format!("{name}.weight"),
+                    Stored {
+                        dtype: "BF16".into(),
+                        shape: vec![64, 64],
+                        data: vec![0; 8192],
+                    },
+                );
+            },
+            &[
+                "\"layers.1.ffn.experts.2.w2.weight\"",
+                "type BF16",
+                "I8 with F8_E8M0 scales",
+            ],
+        ),
+        (
+            "hash layer without its table",
+            |f| drop(f.tensors.remove("layers.0.ffn.gate.tid2eid")),
+            &["\"layers.0.ffn.gate.tid2eid\""],
+        ),
+        (
+            "bias in a hash layer",
+            |f| {
+                drop(
+                    f.tensors
+                        .insert("layers.0.ffn.gate.bias".into(), f32s(&[4])),
+                )
+            },
+            &["unexpected", "\"layers.0.ffn.gate.bias\""],
+        ),
+        (
+            "half a drafter",
+            |f| drop(f.tensors.insert("mtp.0.enorm.weight".into(), f32s(&[64]))),
+            &["missing", "\"mtp.0.hc_attn_fn\""],
+        ),
+        (
+            "a name with control characters",
+            |f| drop(f.tensors.insert("bad\x1b[2J\nname".into(), f32s(&[1]))),
+            &["bad\\u{1b}[2J\\nname"],
+        ),
+    ];
+    for (case, change, says) in table {
+        let mut folder = Folder::smallest();
+        change(&mut folder);
+        folder.write();
+        let error = folder.refused();
+        for part in *says {
+            assert!(error.contains(part), "{case}: {part} is not in: {error}");
+        }
+    }
+}
+
+#[test]
+fn missing_unexpected_and_wrong_are_said_together() {
+    let mut folder = Folder::smallest();
+    let norm = folder.tensors.remove("norm.weight").unwrap();
+    folder.tensors.insert("model.norm.weight".into(), norm);
+    folder.tensors.insert("hc_head_base".into(), f32s(&[5]));
+    folder.write();
+    let error = folder.refused();
+    for part in [
+        "missing tensor \"norm.weight\"",
+        "unexpected tensor \"model.norm.weight\"",
+        "\"hc_head_base\" has shape [5] and should have [4]",
+    ] {
+        assert!(error.contains(part), "{part} is not in: {error}");
+    }
+}
+
+#[test]
+fn a_config_that_cannot_be_is_named_by_field() {
+    for (field, value, says) in [
+        ("model_type", json!("llama"), "\"llama\""),
+        (
+            "architectures",
+            json!(["LlamaForCausalLM"]),
+            "\"LlamaForCausalLM\"",
+        ),
+        ("hidden_size", json!(null), "hidden_size is missing"),
+        ("hidden_size", json!(0), "hidden_size is \"0\""),
+        ("hidden_size", json!(-64), "hidden_size is \"-64\""),
+        ("vocab_size", json!("many"), "vocab_size"),
+        (
+            "num_hidden_layers",
+            json!(1u64 << 31),
+            "num_hidden_layers is \"2147483648\"",
+        ),
+        ("n_routed_experts", json!(1u64 << 63), "n_routed_experts"),
+        ("num_experts_per_tok", json!(5), "num_experts_per_tok is 5"),
+        (
+            "compress_ratios",
+            json!([0, 4]),
+            "compress_ratios has 2 entries and num_hidden_layers is 3",
+        ),
+        ("compress_ratios", json!("4"), "compress_ratios"),
+        ("o_groups", json!(7), "7 output groups"),
+        (
+            "quantization_config",
+            json!({"weight_block_size": [64, 64]}),
+            "[64,64]",
+        ),
+        ("num_hidden_layers", json!(4), "\"layers.3.hc_attn_fn\""),
+        (
+            "n_routed_experts",
+            json!(5),
+            "\"layers.0.ffn.experts.4.w1.weight\"",
+        ),
+    ] {
+        let mut folder = Folder::smallest();
+        folder.config[field] = value;
+        folder.write();
+        let error = folder.refused();
+        assert!(error.contains(says), "{says} is not in: {error}");
+    }
+    let mut folder = Folder::smallest();
+    folder.config = json!([]);
+    folder.write();
+    assert!(folder.refused().contains("not a JSON object"));
+    fs::write(folder.path.join("config.json"), "{ nonsense").unwrap();
+    assert!(
+        folder
+            .refused()
+            .contains("config.json cannot be used: it is not valid JSON")
+    );
+    fs::remove_file(folder.path.join("config.json")).unwrap();
+    assert!(folder.refused().contains("has no config.json"));
+}
+
+#[test]
+fn compress_ratios_may_be_longer_than_there_are_layers() {
+    let mut folder = Folder::smallest();
+    folder.config["compress_ratios"] = json!([0, 4, 16, 0, 0, 0]);
+    folder.write();
+    folder.convert().unwrap();
+}
+
+#[test]
+fn index_and_shards_that_disagree_are_named() {
+    let name = |n: usize| format!("model-{n:05}-of-00003.safetensors");
+
+    let folder = Folder::smallest();
+    folder.write_sharded();
+    fs::remove_file(folder.path.join(name(3))).unwrap();
+    let error = folder.refused();
+    assert!(
+        error.contains(&format!("the file {:?} is missing", name(3))),
+        "{error}"
+    );
+
+    let folder = Folder::smallest();
+    folder.write_sharded();
+    let path = folder.path.join(name(2));
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    let error = folder.refused();
+    assert!(
+        error.contains(&name(2)) && error.contains("incomplete"),
+        "{error}"
+    );
+
+    // Both at once: a person sees all of it the first time.
+    fs::remove_file(folder.path.join(name(1))).unwrap();
+    let error = folder.refused();
+    assert!(
+        error.contains(&name(1)) && error.contains(&name(2)),
+        "{error}"
+    );
+
+    let index_of = |folder: &Folder| -> serde_json::Map<String, serde_json::Value> {
+        let text = fs::read(folder.path.join("model.safetensors.index.json")).unwrap();
+        let index: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        index["weight_map"].as_object().unwrap().clone()
+    };
+
+    let folder = Folder::smallest();
+    folder.write_sharded();
+    let mut map = index_of(&folder);
+    let right = map["norm.weight"].clone();
+    let wrong = (1..=3).map(name).find(|n| json!(n) != right).unwrap();
+    map["norm.weight"] = json!(wrong);
+    folder.write_index(map.clone());
+    let error = folder.refused();
+    assert!(
+        error.contains("\"norm.weight\"") && error.contains(&wrong),
+        "{error}"
+    );
+
+    map.remove("norm.weight");
+    folder.write_index(map.clone());
+    let error = folder.refused();
+    assert!(
+        error.contains("\"norm.weight\" is in") && error.contains("not in the index"),
+        "{error}"
+    );
+
+    map.insert("norm.weight".into(), right);
+    map.insert("layers.7.ghost".into(), json!(name(1)));
+    folder.write_index(map);
+    let error = folder.refused();
+    assert!(error.contains("\"layers.7.ghost\""), "{error}");
+}
+
+#[test]
+fn a_tensor_in_two_shards_or_twice_in_one_is_refused() {
+    let folder = Folder::smallest();
+    folder.write_sharded();
+    let first = folder.path.join("model-00001-of-00003.safetensors");
+    let second = folder.path.join("model-00002-of-00003.safetensors");
+    let mut tensors = common::read_safetensors(&second);
+    tensors.extend(common::read_safetensors(&first).into_iter().take(1));
+    let twice = common::read_safetensors(&first).into_keys().next().unwrap();
+    common::write_safetensors(&second, &tensors);
+    let error = folder.refused();
+    assert!(
+        error.contains(&format!("tensor {twice:?} is both in")),
+        "{error}"
+    );
+
+    let folder = Folder::smallest();
+    folder.write();
+    let path = folder.path.join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    // Same length: one name becomes another's.
+    let text = "\"layers.1.hc_attn_base\"";
+    let place = bytes
+        .windows(text.len())
+        .position(|w| w == text.as_bytes())
+        .unwrap();
+    let mut changed = bytes.clone();
+    changed[place..place + text.len()].copy_from_slice(b"\"layers.0.hc_attn_base\"");
+    fs::write(&path, changed).unwrap();
+    let error = folder.refused();
+    assert!(
+        error.contains("\"layers.0.hc_attn_base\" is twice in"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_index_that_leads_out_of_the_folder_is_refused() {
+    for odd in [
+        "../secret.safetensors",
+        "/etc/passwd",
+        "a/b.safetensors",
+        "..",
+        "",
+    ] {
+        let folder = Folder::smallest();
+        folder.write_config();
+        let mut map = serde_json::Map::new();
+        map.insert("norm.weight".into(), json!(odd));
+        folder.write_index(map);
+        let error = folder.refused();
+        assert!(
+            error.contains("not a file in this folder"),
+            "{odd}: {error}"
+        );
+    }
+}
+
+#[test]
+fn folders_without_weights_say_what_is_missing() {
+    let folder = Folder::smallest();
+    folder.write_config();
+    assert!(folder.refused().contains("neither model.safetensors nor"));
+    fs::write(folder.path.join("model-00001-of-00002.safetensors"), b"").unwrap();
+    let error = folder.refused();
+    assert!(
+        error.contains("1 safetensors file but no model.safetensors.index.json"),
+        "{error}"
+    );
+    folder.write_index(serde_json::Map::new());
+    assert!(folder.refused().contains("lists no tensors"));
+    fs::write(folder.path.join("model.safetensors.index.json"), b"[1, 2").unwrap();
+    assert!(folder.refused().contains("not a shard index"));
+    let missing = folder.path.join("nowhere");
+    let error = convert(&missing, &folder.out(), &mut |_, _| {})
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("not a folder"), "{error}");
+}
+
+#[test]
+fn a_shard_with_a_hostile_header_is_an_error() {
+    let header = |text: &str| {
+        let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(text.as_bytes());
+        bytes
+    };
+    let length = |n: u64| n.to_le_bytes().to_vec();
+    for (case, bytes) in [
+        ("empty", vec![]),
+        ("seven bytes", vec![0; 7]),
+        ("a header of 2^60", length(1 << 60)),
+        ("a header of 2^64-1", length(u64::MAX)),
+        ("a header longer than the file", length(100)),
+        ("a header of nothing", length(0)),
+        ("not JSON", header("hello")),
+        ("not an object", header("[]")),
+        ("nested without end", header(&"[".repeat(100_000))),
+        (
+            "nested without end in a tensor",
+            header(&format!("{{\"a\":{}", "{\"a\":".repeat(100_000))),
+        ),
+        (
+            "a tensor that ends at the end of numbers",
+            header(
+                r#"{"norm.weight":{"dtype":"I8","shape":[18446744073709551615],"data_offsets":[0,18446744073709551615]}}"#,
+            ),
+        ),
+        (
+            "a shape that overflows",
+            header(
+                r#"{"norm.weight":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#,
+            ),
+        ),
+        (
+            "offsets backwards",
+            header(r#"{"norm.weight":{"dtype":"I8","shape":[1],"data_offsets":[1,0]}}"#),
+        ),
+        (
+            "offsets beyond the file",
+            header(r#"{"norm.weight":{"dtype":"I8","shape":[9],"data_offsets":[0,9]}}"#),
+        ),
+        (
+            "negative",
+            header(r#"{"norm.weight":{"dtype":"I8","shape":[-1],"data_offsets":[0,9]}}"#),
+        ),
+    ] {
+        let folder = Folder::smallest();
+        folder.write_config();
+        fs::write(folder.path.join("model.safetensors"), bytes).unwrap();
+        let error = folder.refused();
+        assert!(error.contains("model.safetensors"), "{case}: {error}");
+    }
+}
+
+#[test]
+fn a_foreign_tokenizer_is_refused_with_the_numbers() {
+    let demo: serde_json::Value =
+        serde_json::from_slice(&fs::read(given("demo").join("tokenizer.json")).unwrap()).unwrap();
+    let bos = "<｜begin▁of▁sentence｜>";
+    type Change = fn(&mut serde_json::Value);
+    let table: &[(Change, &[&str])] = &[
+        (
+            |t| t["added_tokens"][5]["id"] = json!(2048),
+            &["highest token id is 2048", "vocab_size is 2048"],
+        ),
+        (
+            |t| t["model"]["vocab"]["zzz"] = json!(50_256),
+            &["50256", "2048"],
+        ),
+        (
+            |t| t["model"]["vocab"]["zzz"] = json!(-1),
+            &["\"zzz\" has no valid id"],
+        ),
+        (
+            |t| drop(t["model"].as_object_mut().unwrap().remove("vocab")),
+            &["no vocabulary"],
+        ),
+        (|t| *t = json!({"hello": 1}), &["no vocabulary"]),
+        (|t| *t = json!([1]), &["no vocabulary"]),
+        (
+            |t| {
+                t["added_tokens"][0]["content"] = json!("<s>");
+                t["model"]["vocab"]
+                    .as_object_mut()
+                    .unwrap()
+                    .remove("<｜begin▁of▁sentence｜>");
+            },
+            &["no token <｜begin▁of▁sentence｜>", "bos_token_id"],
+        ),
+        (
+            |t| {
+                t["added_tokens"][0]["id"] = json!(1);
+                t["added_tokens"][1]["id"] = json!(0);
+            },
+            &["has id 1 and config.json says bos_token_id 0"],
+        ),
+    ];
+    assert!(demo["added_tokens"][0]["content"] == bos);
+    for (change, says) in table {
+        let mut folder = Folder::like("demo");
+        folder.write();
+        let mut tokenizer = demo.clone();
+        change(&mut tokenizer);
+        fs::write(folder.path.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+        let error = folder.refused();
+        assert!(
+            error.contains("tokenizer.json does not belong to this model"),
+            "{error}"
+        );
+        for part in *says {
+            assert!(error.contains(part), "{part} is not in: {error}");
+        }
+        folder.config = json!(null);
+    }
+    let folder = Folder::like("demo");
+    folder.write();
+    fs::write(folder.path.join("tokenizer.json"), "{").unwrap();
+    assert!(folder.refused().contains("not valid JSON"));
+}
+
+#[test]
+fn copies_of_embedding_and_head_in_the_drafter_are_left_out_and_said() {
+    let mut folder = Folder::like("c_fp8_fp4");
+    for name in ["embed.weight", "head.weight"] {
+        let copy = folder.tensors[name].clone();
+        folder.tensors.insert(format!("mtp.0.{name}"), copy);
+    }
+    folder.write();
+    let warnings = folder.convert().unwrap();
+    assert!(
+        warnings
+            .iter()
+            .any(|w| w.starts_with("2 tensors of the drafter")),
+        "{warnings:?}"
+    );
+    let container = Container::open(&folder.out()).unwrap();
+    assert!(container.tensor("mtp.0.head.weight").is_none());
+    assert!(container.tensor("mtp.0.e_proj.weight").is_some());
+}
+
+#[test]
+fn a_target_that_cannot_be_is_refused() {
+    let folder = Folder::smallest();
+    folder.write();
+    let to = |out: &std::path::Path| {
+        convert(&folder.path, out, &mut |_, _| {})
+            .unwrap_err()
+            .to_string()
+    };
+    for input in ["config.json", "model.safetensors"] {
+        let before = fs::read(folder.path.join(input)).unwrap();
+        let error = to(&folder.path.join(input));
+        assert!(
+            error.contains("one of the files to be converted"),
+            "{error}"
+        );
+        let error = to(&folder.path.join("../checkpoint").join(input));
+        assert!(
+            error.contains("one of the files to be converted"),
+            "{error}"
+        );
+        assert_eq!(fs::read(folder.path.join(input)).unwrap(), before);
+    }
+    assert!(to(&folder.path).contains("is a folder"));
+    assert!(to(&folder.path.join("no/such/m.fst")).contains("folder does not exist"));
+    assert!(
+        to(&folder.path.join("config.json/m.fst")).contains("a file is where its folder should be")
+    );
+    folder.assert_nothing_left();
+}
+
+#[test]
+fn a_failed_conversion_leaves_the_old_file_as_it_was() {
+    let mut folder = Folder::smallest();
+    folder.write();
+    fs::write(folder.out(), b"precious").unwrap();
+    folder.tensors.remove("norm.weight");
+    folder.write();
+    folder.convert().unwrap_err();
+    assert_eq!(fs::read(folder.out()).unwrap(), b"precious");
+}
+
+#[test]
+fn a_conversion_stopped_in_the_middle_leaves_nothing() {
+    let folder = Folder::smallest();
+    folder.write();
+    let cancel = AtomicBool::new(false);
+    let mut calls = 0;
+    let error = convert_until(&folder.path, &folder.out(), &cancel, &mut |_, _| {
+        calls += 1;
+        if calls == 20 {
+            cancel.store(true, Ordering::Relaxed);
+        }
+    })
+    .unwrap_err();
+    assert!(matches!(error, Error::Cancelled), "{error}");
+    folder.assert_nothing_left();
+}
+
+#[test]
+fn a_panic_in_the_middle_leaves_nothing() {
+    let folder = Folder::smallest();
+    folder.write();
+    let caught = std::panic::catch_unwind(|| {
+        let mut calls = 0;
+        convert(&folder.path, &folder.out(), &mut |_, _| {
+            calls += 1;
+            assert!(calls < 20, "on purpose");
+        })
+    });
+    assert!(caught.is_err());
+    folder.assert_nothing_left();
+}
+
+#[test]
+fn a_shard_that_shrinks_in_the_middle_is_an_error_and_leaves_nothing() {
+    let folder = Folder::smallest();
+    folder.write();
+    let shard = folder.path.join("model.safetensors");
+    let mut calls = 0;
+    let error = convert(&folder.path, &folder.out(), &mut |_, _| {
+        calls += 1;
+        if calls == 5 {
+            fs::OpenOptions::new()
+                .write(true)
+                .open(&shard)
+                .unwrap()
+                .set_len(9000)
+                .unwrap();
+        }
+    })
+    .unwrap_err()
+    .to_string();
+    assert!(
+        error.contains("Could not read") && error.contains("model.safetensors"),
+        "{error}"
+    );
+    folder.assert_nothing_left();
+}
+
+#[test]
+fn a_rerun_after_a_kill_gives_the_same_file_and_says_so() {
+    let folder = Folder::smallest();
+    folder.write();
+    folder.convert().unwrap();
+    let undisturbed = fs::read(folder.out()).unwrap();
+    fs::remove_file(folder.out()).unwrap();
+    let left = folder.out().with_file_name("out.fst.partial");
+    fs::write(&left, &undisturbed[..undisturbed.len() / 2]).unwrap();
+    let warnings = folder.convert().unwrap();
+    assert!(
+        warnings.iter().any(|w| w.contains("started over")),
+        "{warnings:?}"
+    );
+    assert_eq!(fs::read(folder.out()).unwrap(), undisturbed);
+    assert!(!left.exists());
+}
+
+#[test]
+fn before_it_is_finished_a_partial_file_is_no_container() {
+    let folder = Folder::smallest();
+    folder.write();
+    let partial = folder.out().with_file_name("out.fst.partial");
+    let mut seen = 0;
+    convert(&folder.path, &folder.out(), &mut |_, _| {
+        if partial.exists() {
+            assert!(Container::open(&partial).is_err());
+            seen += 1;
+        }
+        assert!(!folder.out().exists());
+    })
+    .unwrap();
+    assert!(seen > 20);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_new_file_is_readable_as_any_other() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::smallest();
+    folder.write();
+    folder.convert().unwrap();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(
+        mode(&folder.out()),
+        mode(&folder.path.join("model.safetensors"))
+    );
+}
