@@ -4,21 +4,22 @@
 //! baseline; they are only faster.
 
 /// Defines a function whose body is compiled for the baseline, AVX2 and AVX-512, and picks the best one at each call (the detection
-/// is a cached load).
+/// is a cached load). Inside the body the type parameter is the [`Lanes`] of that instruction set.
 macro_rules! wide {
-    ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident : $t:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident<$lanes:ident>($($arg:ident : $t:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$doc])*
         #[inline]
         $vis fn $name($($arg: $t),*) $(-> $ret)? {
+            #[allow(clippy::extra_unused_type_parameters)]
             #[inline(always)]
-            fn body($($arg: $t),*) $(-> $ret)? $body
+            fn body<$lanes: $crate::lanes::Lanes>($($arg: $t),*) $(-> $ret)? $body
 
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2")]
-                fn avx2($($arg: $t),*) $(-> $ret)? { body($($arg),*) }
+                fn avx2($($arg: $t),*) $(-> $ret)? { body::<$crate::lanes::Avx2>($($arg),*) }
                 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-                fn avx512($($arg: $t),*) $(-> $ret)? { body($($arg),*) }
+                fn avx512($($arg: $t),*) $(-> $ret)? { body::<$crate::lanes::Avx512>($($arg),*) }
 
                 match $crate::dispatch::level() {
                     // SAFETY: the level says that this processor has the features the function is compiled for.
@@ -28,7 +29,7 @@ macro_rules! wide {
                     $crate::dispatch::Level::Baseline => {}
                 }
             }
-            body($($arg),*)
+            body::<$crate::lanes::Plain>($($arg),*)
         }
     };
 }

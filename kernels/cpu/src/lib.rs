@@ -10,6 +10,7 @@
 
 pub mod dispatch;
 pub mod format;
+mod lanes;
 pub mod matrix;
 pub mod rounding;
 pub mod vector;

@@ -10,7 +10,6 @@ use rayon::prelude::*;
 
 use crate::dispatch::wide;
 use crate::format::{E2M1_PAIRS, E4M3, bf16, e8m0};
-use crate::vector::dot_inline;
 
 /// Edge of the square blocks that share one scale in FP8 matrices.
 pub const FP8_BLOCK: usize = 128;
@@ -172,7 +171,7 @@ const STACK_COLUMNS: usize = 4096;
 
 wide! {
     /// Rows `first..` of the product with `n` vectors; `out` is [number of rows, n].
-    fn rows_times(m: Matrix<'_>, first: usize, x: &[f32], n: usize, out: &mut [f32]) {
+    fn rows_times<S>(m: Matrix<'_>, first: usize, x: &[f32], n: usize, out: &mut [f32]) {
         let mut stack = [0.0f32; STACK_COLUMNS];
         let mut heap = Vec::new();
         let row = if m.columns <= STACK_COLUMNS {
@@ -184,14 +183,14 @@ wide! {
         for (i, out) in out.chunks_exact_mut(n).enumerate() {
             expand_inline(m, first + i, row);
             for (o, x) in out.iter_mut().zip(x.chunks_exact(m.columns)) {
-                *o = dot_inline(row, x);
+                *o = S::dot(row, x);
             }
         }
     }
 }
 
 wide! {
-    fn expand(m: Matrix<'_>, row: usize, out: &mut [f32]) {
+    fn expand<S>(m: Matrix<'_>, row: usize, out: &mut [f32]) {
         expand_inline(m, row, out);
     }
 }
@@ -248,7 +247,6 @@ fn expand_inline(m: Matrix<'_>, row: usize, out: &mut [f32]) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::dispatch::{Level, level};
     use crate::format::E2M1;
 
     /// Deterministic bytes that avoid NaN codes.
@@ -396,26 +394,6 @@ mod tests {
             );
             assert_eq!(alone, one[t * rows..(t + 1) * rows]);
         }
-    }
-
-    /// The wide versions are the same source, so the bits must not depend on the processor: the sum written out lane by lane.
-    #[test]
-    fn a_dot_product_is_thirty_two_lanes_and_a_tree_on_every_level() {
-        let (a, b) = (vectors(1, 1000), vectors(2, 1000)[500..1500].to_vec());
-        let mut lanes = [0.0f32; 32];
-        for i in 0..1000 {
-            let product = std::hint::black_box(a[i] * b[i]);
-            lanes[i % 32] = std::hint::black_box(lanes[i % 32] + product);
-        }
-        let mut width = 16;
-        while width > 0 {
-            for l in 0..width {
-                lanes[l] += lanes[l + width];
-            }
-            width /= 2;
-        }
-        assert_eq!(crate::vector::dot(&a, &b).to_bits(), lanes[0].to_bits());
-        println!("level {:?}, baseline is {:?}", level(), Level::Baseline);
     }
 
     #[test]

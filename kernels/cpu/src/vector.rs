@@ -1,45 +1,18 @@
 //! Small vector functions: dot products, norms, rotations, and the scalar functions of the network.
 
 use crate::dispatch::wide;
-
-/// Partial sums a dot product keeps: enough independent chains to hide the latency of an addition on any of our targets. Part of the
-/// definition of every result; changing it changes last bits.
-pub const LANES: usize = 32;
-
-/// Dot product over [`LANES`] partial sums, added as a balanced tree at the end.
-#[inline(always)]
-pub(crate) fn dot_inline(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0.0f32; LANES];
-    let (a_blocks, a_tail) = a.as_chunks::<LANES>();
-    let (b_blocks, b_tail) = b.as_chunks::<LANES>();
-    for (x, y) in a_blocks.iter().zip(b_blocks) {
-        for l in 0..LANES {
-            lanes[l] += x[l] * y[l];
-        }
-    }
-    for ((lane, x), y) in lanes.iter_mut().zip(a_tail).zip(b_tail) {
-        *lane += x * y;
-    }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for l in 0..width {
-            lanes[l] += lanes[l + width];
-        }
-        width /= 2;
-    }
-    lanes[0]
-}
+use crate::lanes::LANES;
 
 wide! {
-    /// Dot product of two slices of equal length.
-    pub fn dot(a: &[f32], b: &[f32]) -> f32 {
-        dot_inline(a, b)
+    /// Dot product of two slices of equal length, over [`LANES`] partial sums.
+    pub fn dot<S>(a: &[f32], b: &[f32]) -> f32 {
+        S::dot(a, b)
     }
 }
 
 wide! {
     /// `out += factor * x`.
-    pub fn add_scaled(out: &mut [f32], factor: f32, x: &[f32]) {
+    pub fn add_scaled<S>(out: &mut [f32], factor: f32, x: &[f32]) {
         for (o, v) in out.iter_mut().zip(x) {
             *o += factor * v;
         }
