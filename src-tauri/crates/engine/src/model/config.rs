@@ -169,10 +169,14 @@ const LARGEST: usize = 1 << 24;
 impl Config {
     /// Reads and checks the config of a container.
     pub fn from_json(json: &serde_json::Value) -> Result<Self> {
-        let config = Config::deserialize(json).map_err(|e| {
-            Error::Config(format!(
-                "The model's config.json is not one of DeepSeek V4: {e}. Convert the checkpoint again."
-            ))
+        let config: Config = serde_path_to_error::deserialize(json).map_err(|e| {
+            let (field, problem) = (e.path().to_string(), e.inner());
+            Error::Config(match field.as_str() {
+                "." => format!("The model's config.json is not one of DeepSeek V4: {problem}."),
+                _ => {
+                    format!("The model's config.json cannot be used: {field} is wrong ({problem}).")
+                }
+            })
         })?;
         config.check()?;
         Ok(config)
@@ -199,13 +203,19 @@ impl Config {
             ("n_routed_experts", self.n_routed_experts),
             ("num_experts_per_tok", self.num_experts_per_tok),
             ("hc_mult", self.hc_mult),
-            ("hc_sinkhorn_iters", self.hc_sinkhorn_iters),
             ("max_position_embeddings", self.max_position_embeddings),
         ];
         for (name, value) in sizes {
             if value == 0 || value > LARGEST {
                 return bad(format!("{name} is {value}"));
             }
+        }
+        // Every step is work for each token; twenty are used.
+        if !(1..=1000).contains(&self.hc_sinkhorn_iters) {
+            return bad(format!(
+                "hc_sinkhorn_iters is {}; it must be from 1 to 1000",
+                self.hc_sinkhorn_iters
+            ));
         }
         if self.compress_ratios.len() < self.num_hidden_layers {
             return bad(format!(
@@ -225,7 +235,7 @@ impl Config {
         }
         if !self.num_attention_heads.is_multiple_of(self.o_groups) {
             return bad(format!(
-                "{} heads do not divide into {} output groups",
+                "num_attention_heads {} does not divide by o_groups {}",
                 self.num_attention_heads, self.o_groups
             ));
         }
@@ -330,5 +340,86 @@ impl Config {
 
     fn layer_ratios(&self) -> impl Iterator<Item = Ratio> + '_ {
         (0..self.num_hidden_layers).map(|l| self.ratio(l))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn small() -> serde_json::Value {
+        json!({
+            "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "head_dim": 80,
+            "qk_rope_head_dim": 16, "q_lora_rank": 32, "o_groups": 2, "o_lora_rank": 32, "sliding_window": 8,
+            "compress_ratios": [0, 4, 16, 0], "moe_intermediate_size": 32, "n_routed_experts": 6,
+            "num_experts_per_tok": 3, "index_n_heads": 8, "index_head_dim": 32, "index_topk": 5,
+            "max_position_embeddings": 1024
+        })
+    }
+
+    #[test]
+    fn ratios_mean_none_indexed_and_plain_and_may_be_longer_than_the_layers() {
+        let config = Config::from_json(&small()).unwrap();
+        let ratios: Vec<_> = (0..5).map(|l| config.ratio(l)).collect();
+        assert_eq!(
+            ratios,
+            [
+                Ratio::None,
+                Ratio::Indexed,
+                Ratio::Plain(16),
+                Ratio::None,
+                Ratio::None
+            ]
+        );
+    }
+
+    #[test]
+    fn yarn_is_known_by_either_name_and_anything_else_is_plain_rotation() {
+        for key in ["type", "rope_type"] {
+            let mut json = small();
+            json["rope_scaling"] =
+                json!({key: "yarn", "factor": 16, "original_max_position_embeddings": 64});
+            let yarn = Config::from_json(&json).unwrap().rope_scaling.unwrap();
+            assert_eq!(
+                (yarn.factor, yarn.beta_fast, yarn.beta_slow),
+                (16.0, 32.0, 1.0)
+            );
+        }
+        for other in [json!(null), json!({"type": "default"})] {
+            let mut json = small();
+            json["rope_scaling"] = other;
+            assert!(Config::from_json(&json).unwrap().rope_scaling.is_none());
+        }
+    }
+
+    #[test]
+    fn values_that_describe_no_network_are_refused_by_name() {
+        let cases = [
+            ("vocab_size", json!(0)),
+            ("hidden_size", json!(-1)),
+            ("hidden_size", json!(1u64 << 40)),
+            ("head_dim", json!("many")),
+            ("compress_ratios", json!([0, 4])),
+            ("qk_rope_head_dim", json!(17)),
+            ("qk_rope_head_dim", json!(96)),
+            ("o_groups", json!(3)),
+            ("num_experts_per_tok", json!(7)),
+            ("n_shared_experts", json!(2)),
+            ("index_topk", json!(0)),
+            ("index_head_dim", json!(8)),
+            ("hc_sinkhorn_iters", json!(1_000_000)),
+            ("eos_token_id", json!(96)),
+            ("rms_norm_eps", json!(0.0)),
+            ("rope_theta", json!(-1.0)),
+        ];
+        for (name, value) in cases {
+            let mut json = small();
+            json[name] = value.clone();
+            let error = Config::from_json(&json).err().map(|e| e.to_string());
+            let error = error.unwrap_or_else(|| panic!("{name} = {value} was accepted"));
+            assert!(error.contains(name), "{name}: {error}");
+        }
     }
 }
