@@ -3,6 +3,22 @@ import { readFileSync } from 'node:fs';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin } from 'vite';
 
+/** What the desktop window and the server send; the pages of the state tests run under it too. */
+const contentSecurityPolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "font-src 'self'",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-src 'none'",
+  "object-src 'none'",
+  'trusted-types svelte-trusted-html',
+  "require-trusted-types-for 'script'",
+].join('; ');
+
 /** Serves and emits the app's icon from its one source outside this folder. */
 function icon(): Plugin {
   const source = () => readFileSync(new URL('../icons/icon.svg', import.meta.url));
@@ -28,12 +44,13 @@ export default defineConfig(({ mode }) => ({
   },
   build: {
     target: ['safari16', 'chrome105'],
-    outDir: mode === 'production' ? 'dist' : 'test-results/dist-states',
+    outDir: mode === 'production' ? 'dist' : 'test-results/states',
     emptyOutDir: true,
     // Inlined assets would be data: addresses, which the page's content security policy refuses.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
   },
+  preview: { headers: { 'content-security-policy': contentSecurityPolicy } },
   server: { host: '127.0.0.1', port: 5173, strictPort: true },
 }));

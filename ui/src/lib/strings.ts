@@ -41,11 +41,8 @@ export const strings = {
     placeholder: 'Write a message',
     send: 'Send',
     stop: 'Stop',
-    willSend: 'Your message will be sent as soon as the model is ready.',
-    cancelSend: 'Don’t send yet',
     long: (characters: number) =>
       `${count(characters)} characters. A text this long may not fit the model’s context.`,
-    disconnected: 'FaStar is not answering. Your text stays here; trying again…',
     busy: 'Wait for the answer to finish, or stop it, to send the next message.',
   },
   message: {
@@ -57,6 +54,7 @@ export const strings = {
     showAll: 'Show the whole message',
     showLess: 'Show less',
     waiting: 'Getting ready…',
+    waitingForModel: 'Waiting for the model to load…',
     queued: (ahead: number) =>
       ahead === 1 ? 'Waiting for one other answer…' : `Waiting for ${count(ahead)} other answers…`,
     prefill: (done: number, total: number) => `Reading the prompt: ${count(done)} of ${count(total)} tokens`,
@@ -111,7 +109,7 @@ export const strings = {
     button: (name: string) => `Model: ${name}`,
     title: 'Model',
     loading: (name: string) => `Loading ${name}`,
-    loadingMore: 'You can write already; the message is sent when the model is ready.',
+    loadingMore: 'You can write already; the answer comes when the model is ready.',
     failedTitle: (name: string) => `${name} could not be loaded`,
     close: 'Close',
     inUse: 'In use',
@@ -152,7 +150,7 @@ export const strings = {
     listChats: 'Your chats could not be read.',
     disconnectedTitle: 'FaStar is not answering',
     disconnected:
-      'The server has stopped or cannot be reached. This page keeps trying and goes on by itself when it is back.',
+      'The server has stopped or cannot be reached. Your text stays here; this page goes on by itself when the server is back.',
     tryAgain: 'Try again',
     newChat: 'Start a new chat',
     models: 'Show models',

@@ -2,9 +2,10 @@
  * The state of the window: which model, which chats, which conversation is open, what is being written. Every change
  * comes from the app's own answers; the interface only asks.
  */
-import type { ApiError, AppInfo, ChatSummary, GenerationEvent, ModelState } from '../api/types';
+import type { ApiError, AppInfo, ChatSummary, GenerationEvent, ModelInfo, ModelState } from '../api/types';
 import { type Backend, BackendError, toBackendError, Unreachable } from '../backend';
 import { strings } from '../strings';
+import { spoken } from '../markdown/spoken';
 import { apply, type Conversation, isProvisional, provisional, writing } from './answer';
 
 const MODEL_POLL_MS = 400;
@@ -16,8 +17,6 @@ class Open implements Conversation {
   progress = $state<Conversation['progress']>(null);
   /** What the person is writing in this chat. */
   draft = $state('');
-  /** Waits for the model. */
-  willSend = $state(false);
   loading = $state(false);
   /** Why the last message was not taken, or the chat not opened. */
   error = $state<ApiError | null>(null);
@@ -37,6 +36,8 @@ export class App {
   notice = $state<string | null>(null);
   model = $state<ModelState | null>(null);
   modelError = $state<ApiError | null>(null);
+  /** The person has put the note about a failed load away. */
+  failureSeen = $state(false);
   connected = $state(true);
   chats = $state<ChatSummary[]>([]);
   chatsKnown = $state(false);
@@ -64,8 +65,20 @@ export class App {
     });
   }
 
-  get ready(): boolean {
-    return this.model?.state === 'ready';
+  /** The model that writes answers now; after a failed load that is the one before, or the demo. */
+  get modelInUse(): ModelInfo | null {
+    if (this.model?.state === 'ready') return this.model.model;
+    if (this.model?.state === 'failed') return this.model.in_use ?? null;
+    return null;
+  }
+
+  /** What the model is called in the window; none before anything is known. */
+  get modelName(): string | null {
+    if (this.model === null) return null;
+    if (this.model.state === 'loading') return strings.status.loading(this.model.name);
+    const inUse = this.modelInUse;
+    if (inUse === null) return strings.status.failed;
+    return inUse.is_demo ? strings.model.demo : inUse.name;
   }
 
   /** True while the open chat's answer is on its way. */
@@ -84,7 +97,7 @@ export class App {
       this.info = await this.backend.appInfo();
       this.notice = this.info.notice;
     } catch (error) {
-      this.startError = failure(error);
+      if (!(error instanceof Unreachable)) this.startError = failure(error);
     }
     await Promise.all([this.readModel(), this.readChats()]);
   }
@@ -103,7 +116,7 @@ export class App {
       this.listError = null;
       this.now = Date.now();
     } catch (error) {
-      this.listError = failure(error);
+      if (!(error instanceof Unreachable)) this.listError = failure(error);
     }
   }
 
@@ -114,7 +127,7 @@ export class App {
       // Not reachable, or a fault that the next reading may not have; what is shown stays.
     }
     if (this.model?.state === 'loading') this.pollModel();
-    if (this.ready && this.open.willSend) this.send();
+    if (this.model?.state !== 'failed') this.failureSeen = false;
   }
 
   private pollModel(): void {
@@ -136,6 +149,7 @@ export class App {
 
   private async changeModel(change: () => Promise<void>): Promise<void> {
     this.modelError = null;
+    this.failureSeen = false;
     const asked = change();
     // The dialog and the loading take their time; the state is read meanwhile.
     this.pollModel();
@@ -297,18 +311,11 @@ export class App {
 
   // Answers ----------------------------------------------------------------------------------------------------------
 
-  /** Sends the draft of the open chat; while the model is loading, as soon as it is there. */
+  /** Sends the draft of the open chat. While a model is loading the app keeps the message and answers after. */
   send(text?: string): void {
     const open = this.open;
     const words = (text ?? open.draft).trim();
     if (words === '' || open.progress !== null || !this.connected) return;
-    if (!this.ready) {
-      open.draft = words;
-      open.willSend = this.model === null || this.model.state === 'loading';
-      if (this.model?.state === 'failed') this.modelPanel = true;
-      return;
-    }
-    open.willSend = false;
     open.error = null;
     open.draft = '';
     open.messages.push(provisional(words, Date.now()));
@@ -324,10 +331,6 @@ export class App {
     const open = this.open;
     const id = open.summary?.id;
     if (!id || open.progress !== null || !this.connected) return;
-    if (!this.ready) {
-      if (this.model?.state === 'failed') this.modelPanel = true;
-      return;
-    }
     open.error = null;
     void this.listen(open, (onEvent) => this.backend.messageRegenerate(id, onEvent));
   }
@@ -388,8 +391,7 @@ export class App {
       this.updateSummary(event.chat);
       delete this.busy[event.chat.id];
       if (this.open !== open && open.draft === '') this.kept.delete(event.chat.id);
-      if (this.open === open)
-        this.announcement = strings.message.announceEnd(event.answer.text.slice(0, 600));
+      if (this.open === open) this.announcement = strings.message.announceEnd(spoken(event.answer.text));
     }
   }
 
@@ -402,10 +404,6 @@ export class App {
 
   /** Asks the app to stop; the answer is over when the app says so. */
   stop(open: Open = this.open): void {
-    if (open.willSend) {
-      open.willSend = false;
-      return;
-    }
     const answer = writing(open);
     if (!answer) {
       open.stopWanted = open.progress !== null;

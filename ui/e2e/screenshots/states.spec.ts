@@ -1,0 +1,163 @@
+/** Pictures of every state, both themes, wide and narrow, for people to look at: ui/test-results/screenshots. */
+import { type Page, test } from '@playwright/test';
+
+interface Shot {
+  name: string;
+  scenario: string;
+  act?: (page: Page) => Promise<void>;
+}
+
+const send = async (page: Page, text: string) => {
+  await page.getByTestId('composer').fill(text);
+  await page.keyboard.press('Enter');
+};
+const settled = (page: Page) => page.getByTestId('send').waitFor();
+
+const shots: Shot[] = [
+  { name: 'welcome', scenario: 'weeksdemo' },
+  { name: 'welcome-empty', scenario: 'demo' },
+  {
+    name: 'answer',
+    scenario: 'weeks',
+    act: async (page) => {
+      await page.keyboard.press('Escape');
+      await openChat(page, 'Sort words by length in Rust');
+    },
+  },
+  {
+    name: 'story',
+    scenario: 'demo',
+    act: async (page) => {
+      await send(page, 'Hello!');
+      await settled(page);
+      await send(page, 'Tell me a story about a fox.');
+      await settled(page);
+    },
+  },
+  {
+    name: 'writing',
+    scenario: 'slow',
+    act: async (page) => {
+      await send(page, 'Tell me a story about a fox.');
+      await page.getByText('gentle fox').waitFor();
+    },
+  },
+  {
+    name: 'model-demo',
+    scenario: 'weeksdemo',
+    act: (page) => page.getByTestId('model-pill').click(),
+  },
+  { name: 'model-demo-web', scenario: 'web', act: (page) => page.getByTestId('model-pill').click() },
+  { name: 'model-real', scenario: 'weeks', act: (page) => page.getByTestId('model-pill').click() },
+  { name: 'model-failed', scenario: 'failed', act: (page) => page.getByTestId('model-pill').click() },
+  {
+    name: 'link',
+    scenario: 'weeks',
+    act: async (page) => {
+      await openChat(page, 'Sort words by length in Rust');
+      await page.getByRole('link', { name: 'documentation of slices' }).click();
+    },
+  },
+  {
+    name: 'menu',
+    scenario: 'weeks',
+    act: async (page) => {
+      await openSidebar(page);
+      await page
+        .getByRole('button', { name: 'Dinner for six, two of them vegan', exact: true })
+        .click({ button: 'right' });
+    },
+  },
+  {
+    name: 'rename',
+    scenario: 'weeks',
+    act: async (page) => {
+      await openSidebar(page);
+      await page.getByRole('button', { name: 'Packing list for the Alps', exact: true }).focus();
+      await page.keyboard.press('F2');
+    },
+  },
+  {
+    name: 'deleted',
+    scenario: 'weeks',
+    act: async (page) => {
+      await openSidebar(page);
+      await page.getByRole('button', { name: 'Names for a small boat', exact: true }).focus();
+      await page.keyboard.press('Delete');
+      await page.getByTestId('toast').waitFor();
+    },
+  },
+  { name: 'loading', scenario: 'loading' },
+  { name: 'failed', scenario: 'failed' },
+  { name: 'fallback', scenario: 'fallback' },
+  { name: 'offline', scenario: 'offline' },
+  { name: 'notice', scenario: 'notice' },
+  { name: 'context-full', scenario: 'contextfull', act: (page) => send(page, 'Please read this book.') },
+  { name: 'disk-full', scenario: 'diskfull', act: (page) => send(page, 'Hello!') },
+  {
+    name: 'failed-answer',
+    scenario: 'failsinanswer',
+    act: async (page) => {
+      await send(page, 'Hello!');
+      await settled(page);
+    },
+  },
+  { name: 'prefill', scenario: 'prefill', act: (page) => send(page, 'Please sum up the report above.') },
+  { name: 'queued', scenario: 'queued', act: (page) => send(page, 'Hello!') },
+  {
+    name: 'hostile',
+    scenario: 'hostile',
+    act: async (page) => {
+      await send(page, 'Show me tricks.');
+      await settled(page);
+      await page.getByRole('heading', { name: 'Not what it seems' }).scrollIntoViewIfNeeded();
+    },
+  },
+  { name: 'interrupted', scenario: 'interrupted', act: (page) => openChat(page, 'A story about a fox') },
+  { name: 'stopped', scenario: 'stopped', act: (page) => openChat(page, 'A story about a fox') },
+  { name: 'length-limit', scenario: 'lengthlimit', act: (page) => openChat(page, 'A story about a fox') },
+  { name: 'book', scenario: 'book', act: (page) => openChat(page, 'A whole book') },
+  {
+    name: 'draft-long',
+    scenario: 'demo',
+    act: (page) => page.getByTestId('composer').fill('A line of a long letter.\n'.repeat(2000)),
+  },
+];
+
+async function openSidebar(page: Page) {
+  const button = page.getByTestId('open-sidebar');
+  if (await button.isVisible()) await button.click();
+}
+
+async function openChat(page: Page, title: string) {
+  await openSidebar(page);
+  await page.getByRole('button', { name: title, exact: true }).click();
+  await page.getByRole('log').waitFor();
+  await page.mouse.move(640, 300);
+}
+
+const sizes = { wide: { width: 1280, height: 800 }, narrow: { width: 360, height: 720 } };
+
+for (const colorScheme of ['light', 'dark'] as const) {
+  for (const [size, viewport] of Object.entries(sizes)) {
+    test(`${colorScheme} ${size}`, async ({ browser, baseURL }) => {
+      test.setTimeout(240_000);
+      const context = await browser.newContext({
+        colorScheme,
+        viewport,
+        reducedMotion: 'reduce',
+        baseURL: baseURL ?? '',
+      });
+      const page = await context.newPage();
+      for (const shot of shots) {
+        await page.goto('about:blank');
+        await page.goto(`/?fake=${shot.scenario}`);
+        await page.getByTestId('composer').waitFor();
+        await shot.act?.(page);
+        await page.waitForTimeout(150);
+        await page.screenshot({ path: `test-results/screenshots/${shot.name}-${size}-${colorScheme}.png` });
+      }
+      await context.close();
+    });
+  }
+}

@@ -1,0 +1,169 @@
+import { describe, expect, it } from 'vitest';
+import type { GenerationEvent, Message } from '../api/types';
+import { BackendError, Unreachable } from './backend';
+import { http } from './http';
+
+const chat = { id: 'c', title: 'Hello!', created_at: 1, updated_at: 2 };
+const answer = (text: string, status: Message['status'] = 'writing'): Message => ({
+  id: 'a',
+  chat_id: 'c',
+  role: 'assistant',
+  text,
+  status,
+  created_at: 1,
+  model: 'Demo model',
+  stats: null,
+  error: null,
+});
+const started = (text: string): GenerationEvent => ({
+  type: 'started',
+  chat,
+  user: null,
+  answer: answer(text),
+});
+const finished: GenerationEvent = { type: 'finished', chat, answer: answer('Hi there!', 'done') };
+
+type Reply = () => Response | Promise<Response>;
+
+function stream(...events: GenerationEvent[]): Reply {
+  return () =>
+    new Response(events.map((event) => `data: ${JSON.stringify(event)}\n\n:\n\n`).join(''), {
+      headers: { 'content-type': 'text/event-stream' },
+    });
+}
+
+function setUp(replies: Record<string, Reply[]>) {
+  const asked: [string, unknown][] = [];
+  const waits: number[] = [];
+  const opened: string[] = [];
+  const backend = http({
+    fetch: async (input, init) => {
+      const name = String(input).replace('/api/', '');
+      asked.push([name, JSON.parse(String(init?.body))]);
+      const reply = replies[name]?.shift();
+      if (!reply) throw new TypeError('connection refused');
+      return reply();
+    },
+    sleep: (ms) => {
+      waits.push(ms);
+      return new Promise((resolve) => setTimeout(resolve));
+    },
+    openWindow: (url) => void opened.push(url),
+    stallMs: 60_000,
+  });
+  const connection: boolean[] = [];
+  backend.onConnection((connected) => connection.push(connected));
+  return { backend, asked, waits, opened, connection };
+}
+
+const json = (value: unknown, status = 200): Reply => {
+  return () => new Response(JSON.stringify(value), { status });
+};
+
+/** Resolves when the answer's end was heard. */
+async function listen(
+  request: (onEvent: (event: GenerationEvent) => void) => Promise<void>,
+): Promise<GenerationEvent[]> {
+  const heard: GenerationEvent[] = [];
+  await new Promise<void>((resolve, reject) => {
+    request((event) => {
+      heard.push(event);
+      if (event.type === 'finished') resolve();
+    }).catch(reject);
+  });
+  return heard;
+}
+
+describe('the browser’s way to the server', () => {
+  it('sends arguments as JSON by the names of the contract', async () => {
+    const { backend, asked } = setUp({ chat_rename: [json(chat)], chat_list: [json([chat])] });
+    await backend.chatRename('c', 'New');
+    expect(await backend.chatList()).toEqual([chat]);
+    expect(asked).toEqual([
+      ['chat_rename', { id: 'c', title: 'New' }],
+      ['chat_list', {}],
+    ]);
+  });
+
+  it('hands on a refusal as the app worded it', async () => {
+    const error = { code: 'busy', message: 'One at a time.', hint: 'Wait.', details: null };
+    const { backend } = setUp({ message_send: [json(error, 409)] });
+    const refused = await backend.messageSend('c', 'Hi', () => {}).catch((e: unknown) => e);
+    expect(refused).toBeInstanceOf(BackendError);
+    expect((refused as BackendError).api).toEqual(error);
+  });
+
+  it('turns an answer that is not ours into an error that keeps what it said', async () => {
+    const { backend } = setUp({ chat_list: [() => new Response('<h1>Bad gateway</h1>', { status: 502 })] });
+    const refused = (await backend.chatList().catch((e: unknown) => e)) as BackendError;
+    expect(refused.api.code).toBe('internal');
+    expect(refused.api.details).toBe('HTTP 502');
+  });
+
+  it('hears an answer from its start to its end', async () => {
+    const { backend, asked } = setUp({
+      message_send: [stream(started(''), { type: 'text', text: 'Hi there!' }, finished)],
+    });
+    const heard = await listen((onEvent) => backend.messageSend(null, 'Hello!', onEvent));
+    expect(heard.map((event) => event.type)).toEqual(['started', 'text', 'finished']);
+    expect(asked).toEqual([['message_send', { chat_id: null, text: 'Hello!' }]]);
+  });
+
+  it('takes a dropped stream up again where it was', async () => {
+    const { backend, asked } = setUp({
+      message_send: [stream(started(''), { type: 'text', text: 'Hi' })],
+      generation_attach: [stream(started('Hi th')), stream(started('Hi there'), finished)],
+    });
+    const heard = await listen((onEvent) => backend.messageSend('c', 'Hello!', onEvent));
+    expect(heard.filter((event) => event.type === 'started').map((event) => event.answer.text)).toEqual([
+      '',
+      'Hi th',
+      'Hi there',
+    ]);
+    expect(asked.slice(1)).toEqual([
+      ['generation_attach', { answer_id: 'a' }],
+      ['generation_attach', { answer_id: 'a' }],
+    ]);
+  });
+
+  it('says so while the server is away, keeps trying with growing waits, and goes on', async () => {
+    const refuse: Reply = () => {
+      throw new TypeError('connection refused');
+    };
+    const { backend, waits, connection } = setUp({
+      message_send: [stream(started('Hi'))],
+      generation_attach: [refuse, refuse, refuse, stream(started('Hi there'), finished)],
+      app_info: Array.from({ length: 50 }, () => refuse),
+    });
+    await listen((onEvent) => backend.messageSend('c', 'Hello!', onEvent));
+    expect(connection[0]).toBe(false);
+    expect(connection.at(-1)).toBe(true);
+    expect(Math.max(...waits)).toBeGreaterThan(Math.min(...waits));
+    expect(Math.max(...waits)).toBeLessThanOrEqual(5000);
+  });
+
+  it('reads how the answer ended when it is no longer being written', async () => {
+    const gone = { code: 'not_found', message: 'Not being written.', hint: null, details: null };
+    const { backend } = setUp({
+      message_send: [stream(started('Hi'))],
+      generation_attach: [json(gone, 404)],
+      chat_open: [json({ summary: chat, messages: [answer('Hi th', 'interrupted')] })],
+    });
+    const heard = await listen((onEvent) => backend.messageSend('c', 'Hello!', onEvent));
+    expect(heard.at(-1)).toEqual({ type: 'finished', chat, answer: answer('Hi th', 'interrupted') });
+  });
+
+  it('reports a server that cannot be reached at all', async () => {
+    const { backend, connection } = setUp({ app_info: [json({})] });
+    await expect(backend.chatList()).rejects.toBeInstanceOf(Unreachable);
+    await Promise.resolve();
+    expect(connection[0]).toBe(false);
+  });
+
+  it('opens links in a window of their own and asks the server nothing', async () => {
+    const { backend, asked, opened } = setUp({});
+    await backend.linkOpen('https://example.org/');
+    expect(opened).toEqual(['https://example.org/']);
+    expect(asked).toEqual([]);
+  });
+});

@@ -1,0 +1,82 @@
+import type { Channel } from '@tauri-apps/api/core';
+import { clearMocks, mockIPC } from '@tauri-apps/api/mocks';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { GenerationEvent } from '../api/types';
+import { BackendError } from './backend';
+import { tauri } from './tauri';
+
+afterEach(() => clearMocks());
+
+describe('the desktop shell', () => {
+  it('is called by the names and arguments of the contract', async () => {
+    const calls: [string, unknown][] = [];
+    mockIPC((command, args) => {
+      calls.push([command, args]);
+      return command === 'chat_list' ? [] : null;
+    });
+    await tauri.appInfo();
+    await tauri.modelState();
+    await tauri.modelChoose();
+    await tauri.modelUseDemo();
+    await tauri.chatList();
+    await tauri.chatOpen('c');
+    await tauri.chatRename('c', 'Title');
+    await tauri.chatDelete('c');
+    await tauri.chatRestore('c');
+    await tauri.generationStop('a');
+    await tauri.linkOpen('https://example.org/');
+    expect(calls).toEqual([
+      ['app_info', {}],
+      ['model_state', {}],
+      ['model_choose', {}],
+      ['model_use_demo', {}],
+      ['chat_list', {}],
+      ['chat_open', { id: 'c' }],
+      ['chat_rename', { id: 'c', title: 'Title' }],
+      ['chat_delete', { id: 'c' }],
+      ['chat_restore', { id: 'c' }],
+      ['generation_stop', { answer_id: 'a' }],
+      ['link_open', { url: 'https://example.org/' }],
+    ]);
+  });
+
+  it('hands on what comes through the channel of an answer', async () => {
+    const event: GenerationEvent = { type: 'text', text: 'Hi' };
+    const seen: unknown[] = [];
+    mockIPC((command, args) => {
+      const { on_event, ...rest } = args as { on_event: Channel<GenerationEvent> };
+      seen.push([command, rest]);
+      on_event.onmessage(event);
+      return null;
+    });
+    const heard: GenerationEvent[] = [];
+    await tauri.messageSend(null, 'Hello!', (e) => heard.push(e));
+    await tauri.messageRegenerate('c', (e) => heard.push(e));
+    await tauri.generationAttach('a', (e) => heard.push(e));
+    expect(heard).toEqual([event, event, event]);
+    expect(seen).toEqual([
+      ['message_send', { chat_id: null, text: 'Hello!' }],
+      ['message_regenerate', { chat_id: 'c' }],
+      ['generation_attach', { answer_id: 'a' }],
+    ]);
+  });
+
+  it('rejects with the app’s own error', async () => {
+    const error = { code: 'context_full', message: 'Too long.', hint: 'Shorten it.', details: null };
+    mockIPC(() => {
+      throw error;
+    });
+    const refused = await tauri.messageSend('c', 'x', () => {}).catch((e: unknown) => e);
+    expect(refused).toBeInstanceOf(BackendError);
+    expect((refused as BackendError).api).toEqual(error);
+  });
+
+  it('words a failure of the shell itself and keeps its text for a report', async () => {
+    mockIPC(() => {
+      throw 'stop not allowed. Permissions associated with this command: allow-stop';
+    });
+    const refused = (await tauri.chatList().catch((e: unknown) => e)) as BackendError;
+    expect(refused.api.code).toBe('internal');
+    expect(refused.api.details).toContain('not allowed');
+  });
+});

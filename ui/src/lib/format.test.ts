@@ -1,0 +1,39 @@
+import { describe, expect, it } from 'vitest';
+import { bytes, count, duration, parameters, speed } from './format';
+
+describe('numbers as people read them', () => {
+  it('separates thousands', () => {
+    expect(count(1048576)).toBe('1,048,576');
+    expect(count(0)).toBe('0');
+  });
+
+  it('shows slow speeds with more places than fast ones', () => {
+    expect(speed(0.047)).toBe('0.05');
+    expect(speed(4.5678)).toBe('4.57');
+    expect(speed(41.23)).toBe('41.2');
+    expect(speed(1234.5)).toBe('1,235');
+  });
+
+  it('changes the unit of durations where the next one reads better', () => {
+    expect(duration(0.4)).toBe('<1 ms');
+    expect(duration(38.2)).toBe('38 ms');
+    expect(duration(999.4)).toBe('999 ms');
+    expect(duration(999.6)).toBe('1.0 s');
+    expect(duration(59_949)).toBe('59.9 s');
+    expect(duration(59_960)).toBe('1 min 0 s');
+    expect(duration(125_000)).toBe('2 min 5 s');
+  });
+
+  it('counts bytes as disks are sold', () => {
+    expect(bytes(999)).toBe('999 B');
+    expect(bytes(11_400_000)).toBe('11.4 MB');
+    expect(bytes(160_200_000_000)).toBe('160 GB');
+    expect(bytes(999_700)).toBe('1.0 MB');
+  });
+
+  it('names large numbers of parameters', () => {
+    expect(parameters(10_400_000)).toBe('10.4 million');
+    expect(parameters(284_000_000_000)).toBe('284 billion');
+    expect(parameters(900)).toBe('900');
+  });
+});
