@@ -64,7 +64,7 @@ pub fn mtp_logits(engine: &Engine, tokens: &[u32], next: u32) -> Result<Vec<f32>
     session.feed(tokens, Wanted::Nothing, &Cancel::default())?;
     let mut following = tokens[1..].to_vec();
     following.push(next);
-    let (mut state, mut work) = (mtp.state(), Work::default());
+    let (mut state, mut work) = (mtp.state(engine.model()), Work::default());
     let streams = session.streams();
     engine.run(|model| mtp.forward(model, streams, &following, 0, &mut state, &mut work))?;
     Ok(work.logits[work.logits.len() - engine.facts().vocab..].to_vec())

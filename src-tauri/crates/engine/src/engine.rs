@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use fastar_fst::{Container, Dtype};
 
 use crate::chat::{ChatTokenizer, Message, TextStream, encode};
-use crate::model::{Model, Wanted};
-use crate::session::CHUNK;
+use crate::model::Model;
 use crate::{Error, Result, Sampling, Session};
 
 /// How to load a model.
@@ -192,8 +191,8 @@ impl Engine {
         self.0.pool.install(|| work(&self.0.model))
     }
 
-    /// Writes the next assistant message of `messages` (the last of which is the user's). What `session` already holds of the prompt
-    /// is reused, otherwise it starts over. After any result the session is consistent and can be used again.
+    /// Writes the next assistant message of `messages` (the last of which is the user's). What `session` holds of the prompt is reused as far
+    /// as it can be gone back to. After any result the session is consistent and can be used again.
     ///
     /// A cancelled answer is `Ok` with [`Finish::Cancelled`] and the text so far.
     pub fn answer(
@@ -222,13 +221,14 @@ impl Engine {
                 context,
             });
         }
-        let held = session.tokens().len();
-        let reused = if held < prompt.len() && prompt.starts_with(session.tokens()) {
-            held
-        } else {
-            session.reset();
-            0
-        };
+        // At least one token has to be fed, for its logits.
+        let common = prompt
+            .iter()
+            .zip(session.tokens())
+            .take_while(|(a, b)| a == b)
+            .count()
+            .min(prompt.len() - 1);
+        let reused = session.back_to(common);
         let mut answer = Answer {
             text: String::new(),
             finish: Finish::Cancelled,
@@ -276,24 +276,22 @@ impl Engine {
         let total = prompt.len();
         let limit = sampling.max_tokens.unwrap_or(usize::MAX);
         let prefill = Instant::now();
-        let mut token = 0;
+        let mut token;
         {
             let _span = tracing::info_span!("prefill", tokens = total).entered();
-            let mut done = 0;
-            on_event(Event::Prefill { done, total });
-            for chunk in prompt.chunks(CHUNK) {
-                done += chunk.len();
-                let wanted = if done == total {
-                    Wanted::Last
-                } else {
-                    Wanted::Nothing
-                };
-                let logits = session.feed(chunk, wanted, cancel)?;
-                if done == total {
-                    token = sampling.choose(logits, answer.prompt_tokens);
-                }
-                on_event(Event::Prefill { done, total });
+            // Where an edit of this turn's message will come back to.
+            session.checkpoint();
+            on_event(Event::Prefill { done: 0, total });
+            if let Some(body) = prompt.get(..total - 1).filter(|body| !body.is_empty()) {
+                session.prefill(body, cancel, &mut |done| {
+                    on_event(Event::Prefill { done, total });
+                })?;
             }
+            // Where another answer will, and where the next turn does if this answer is written down differently.
+            session.checkpoint();
+            let logits = session.prefill(&prompt[total - 1..], cancel, &mut |_| {})?;
+            token = sampling.choose(logits, answer.prompt_tokens);
+            on_event(Event::Prefill { done: total, total });
         }
         answer.prefill = prefill.elapsed();
         if limit == 0 {
@@ -321,7 +319,7 @@ impl Engine {
                 break Ok(Finish::Cancelled);
             }
             // A token is one step: it is finished before a stop is obeyed, so that the session stays whole.
-            match session.feed(&[token], Wanted::Last, &Cancel::default()) {
+            match session.decode(token) {
                 Ok(logits) => {
                     token = sampling.choose(logits, answer.prompt_tokens + answer.answer_tokens)
                 }

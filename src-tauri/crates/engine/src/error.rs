@@ -31,6 +31,9 @@ pub enum Error {
     /// The arithmetic produced a value that is not finite.
     #[error("{0}")]
     NotFinite(String),
+    /// A saved session could not be written, read or used; the conversation is read again instead.
+    #[error("{0}")]
+    SessionFile(String),
     /// The person stopped it.
     #[error("Stopped.")]
     Cancelled,

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use super::compressor::{Compressor, CompressorState, Purpose, Scratch, round_kv};
 use super::config::{Config, Ratio};
+use super::history::History;
 use super::indexer::{Buffers, Indexer, Picks};
 use super::rope::{Angles, Rotation};
 use super::weights::{Loader, Weight};
@@ -35,16 +36,12 @@ pub struct Attention {
 
 /// What one layer remembers of a sequence.
 pub struct AttentionState {
-    window: Window,
-    compressed: Option<CompressorState>,
-    index: Option<CompressorState>,
-}
-
-/// The rows of the last tokens, in order.
-struct Window {
-    rows: Vec<f32>,
-    /// Position of the first row held.
-    first: usize,
+    /// KV rows of the latest tokens.
+    pub window: History,
+    /// Compressed rows, on layers that have them.
+    pub compressed: Option<CompressorState>,
+    /// Index keys, on layers that pick rows.
+    pub index: Option<CompressorState>,
 }
 
 /// Reused buffers.
@@ -61,26 +58,6 @@ pub struct Work {
     compressor: Scratch,
     indexer: Buffers,
     picks: Picks,
-}
-
-impl Window {
-    /// Appends rows, keeping at least the `window - 1` before them.
-    fn push(&mut self, rows: &[f32], width: usize, window: usize) {
-        let held = self.rows.len() / width;
-        if held + rows.len() / width > 2 * window {
-            let keep = held.min(window - 1);
-            self.rows.copy_within((held - keep) * width.., 0);
-            self.rows.truncate(keep * width);
-            self.first += held - keep;
-        }
-        self.rows.extend_from_slice(rows);
-    }
-
-    /// Rows that the token at `position` sees, oldest first.
-    fn seen_from(&self, position: usize, width: usize, window: usize) -> &[f32] {
-        let oldest = (position + 1).saturating_sub(window);
-        &self.rows[(oldest - self.first) * width..(position + 1 - self.first) * width]
-    }
 }
 
 impl Attention {
@@ -115,14 +92,26 @@ impl Attention {
     }
 
     /// The state at the beginning of a sequence.
-    pub fn state(&self) -> AttentionState {
+    pub fn state(&self, config: &Config) -> AttentionState {
         AttentionState {
-            window: Window {
-                rows: Vec::new(),
-                first: 0,
-            },
+            window: History::new(config.head_dim, config.sliding_window - 1),
             compressed: self.compressor.as_ref().map(Compressor::state),
             index: self.indexer.as_ref().map(|i| i.compressor.state()),
+        }
+    }
+
+    /// Its compressors: that of the rows, then that of the index keys.
+    pub fn compressors(&self) -> impl Iterator<Item = &Compressor> {
+        let index = self.indexer.iter().map(|i| &i.compressor);
+        self.compressor.iter().chain(index)
+    }
+
+    /// Drops what came at `position` and later.
+    pub fn truncate(&self, position: usize, state: &mut AttentionState) {
+        state.window.truncate(position);
+        let states = state.compressed.iter_mut().chain(&mut state.index);
+        for (compressor, state) in self.compressors().zip(states) {
+            compressor.truncate(position, state);
         }
     }
 
@@ -174,7 +163,7 @@ impl Attention {
         }
 
         // Everything this chunk adds to the state comes before any token looks: a block closed by a token is visible to that token.
-        state.window.push(&work.kv, hd, c.sliding_window);
+        state.window.push(&work.kv);
         if let (Some(compressor), Some(rows)) = (&self.compressor, &mut state.compressed) {
             let scratch = &mut work.compressor;
             compressor.feed(c, bytes, rotation, reference, x, first, rows, scratch);
@@ -209,7 +198,10 @@ impl Attention {
                 .map_or(0, |k| k.finished(first + t + 1));
             attend(
                 &q[index * hd..(index + 1) * hd],
-                window.seen_from(first + t, hd, c.sliding_window),
+                window.between(
+                    (first + t + 1).saturating_sub(c.sliding_window),
+                    first + t + 1,
+                ),
                 &compressed[..visible * hd],
                 picks.of(t, c.index_topk),
                 self.sink[h],

@@ -7,6 +7,7 @@ use fastar_kernels::rounding::{KV_BLOCK, fp4_round_trip, fp8_round_trip, hadamar
 use fastar_kernels::vector::{exp, rms_norm_in_place, rotate};
 
 use super::config::{Config, Ratio};
+use super::history::History;
 use super::rope::{Angles, Rotation};
 use super::weights::{Loader, Weight};
 use crate::Result;
@@ -34,10 +35,12 @@ pub struct Compressor {
     norm: Vec<f32>,
 }
 
-/// The unfinished block, and every finished row.
+/// Projections of the latest tokens, and every finished row.
 pub struct CompressorState {
-    kv: Vec<f32>,
-    score: Vec<f32>,
+    /// [2d or d] for each token.
+    pub kv: History,
+    /// Gate plus position bias, as wide.
+    pub score: History,
     /// Finished rows, [count, d].
     pub rows: Vec<f32>,
 }
@@ -81,16 +84,24 @@ impl Compressor {
 
     /// The state at the beginning of a sequence.
     pub fn state(&self) -> CompressorState {
-        let rows = if self.overlap {
+        // The block in progress, and with overlap the one before it.
+        let needed = if self.overlap {
             2 * self.ratio
         } else {
             self.ratio
         };
         CompressorState {
-            kv: vec![0.0; rows * self.width()],
-            score: vec![f32::NEG_INFINITY; rows * self.width()],
+            kv: History::new(self.width(), needed),
+            score: History::new(self.width(), needed),
             rows: Vec::new(),
         }
+    }
+
+    /// Drops what came at `position` and later.
+    pub fn truncate(&self, position: usize, state: &mut CompressorState) {
+        state.kv.truncate(position);
+        state.score.truncate(position);
+        state.rows.truncate(self.values_at(position));
     }
 
     /// Width of a projected token.
@@ -101,6 +112,11 @@ impl Compressor {
     /// Rows finished once `tokens` tokens have been seen.
     pub fn finished(&self, tokens: usize) -> usize {
         tokens / self.ratio
+    }
+
+    /// Values of all rows finished once `tokens` tokens have been seen.
+    pub fn values_at(&self, tokens: usize) -> usize {
+        self.finished(tokens) * self.dim
     }
 
     /// Feeds a chunk: x [n, D] are the normed attention inputs of positions `first..`.
@@ -126,36 +142,29 @@ impl Compressor {
             out.resize(tokens * width, 0.0);
             weight.view(bytes).apply(x, out, &mut scratch.transpose);
         }
-        for t in 0..tokens {
-            let position = first + t;
-            let in_block = position % self.ratio;
-            let row = in_block + if self.overlap { self.ratio } else { 0 };
-            let slot = row * width..(row + 1) * width;
-            let token = t * width..(t + 1) * width;
-            state.kv[slot.clone()].copy_from_slice(&scratch.kv[token.clone()]);
+        for (t, gate) in scratch.gate.chunks_exact_mut(width).enumerate() {
+            let in_block = (first + t) % self.ratio;
             let ape = &self.ape[in_block * width..(in_block + 1) * width];
-            for ((s, g), a) in state.score[slot]
-                .iter_mut()
-                .zip(&scratch.gate[token])
-                .zip(ape)
-            {
-                *s = g + a;
+            for (g, a) in gate.iter_mut().zip(ape) {
+                *g += a;
             }
-            if in_block + 1 == self.ratio {
-                let start = position + 1 - self.ratio;
-                self.finish(
-                    config,
-                    rotation,
-                    reference,
-                    start,
-                    state,
-                    &mut scratch.angles,
-                );
-            }
+        }
+        state.kv.push(&scratch.kv);
+        state.score.push(&scratch.gate);
+        for block in self.finished(first)..self.finished(first + tokens) {
+            let start = block * self.ratio;
+            self.finish(
+                config,
+                rotation,
+                reference,
+                start,
+                state,
+                &mut scratch.angles,
+            );
         }
     }
 
-    /// Pools the full block that began at `start` into one more row.
+    /// Pools the block that begins at `start` into one more row.
     fn finish(
         &self,
         config: &Config,
@@ -165,36 +174,37 @@ impl Compressor {
         state: &mut CompressorState,
         angles: &mut Angles,
     ) {
-        let (d, width) = (self.dim, self.width());
-        let from = state.rows.len();
-        state.rows.resize(from + d, 0.0);
-        let row = &mut state.rows[from..];
-        // With overlap: first halves of the block before, second halves of this one. The block before the first has scores of
-        // minus infinity and so no weight.
-        let entries = state.score.len() / width;
+        let (d, width, end) = (self.dim, self.width(), start + self.ratio);
+        // With overlap: first halves of the block before (the first block has none), second halves of this one.
+        let (begin, before) = if self.overlap {
+            (start.saturating_sub(self.ratio), start.min(self.ratio))
+        } else {
+            (start, 0)
+        };
+        let (kv, score) = (
+            state.kv.between(begin, end),
+            state.score.between(begin, end),
+        );
         let offset = |entry: usize| {
-            let half = if self.overlap && entry >= self.ratio {
+            let half = if self.overlap && entry >= before {
                 d
             } else {
                 0
             };
             entry * width + half
         };
+        let from = state.rows.len();
+        state.rows.resize(from + d, 0.0);
+        let row = &mut state.rows[from..];
         for (c, out) in row.iter_mut().enumerate() {
-            let top =
-                (0..entries).fold(f32::NEG_INFINITY, |a, e| a.max(state.score[offset(e) + c]));
+            let top = (0..end - begin).fold(f32::NEG_INFINITY, |a, e| a.max(score[offset(e) + c]));
             let (mut sum, mut pooled) = (0.0, 0.0);
-            for e in 0..entries {
-                let weight = exp(state.score[offset(e) + c] - top);
+            for e in 0..end - begin {
+                let weight = exp(score[offset(e) + c] - top);
                 sum += weight;
-                pooled += weight * state.kv[offset(e) + c];
+                pooled += weight * kv[offset(e) + c];
             }
             *out = pooled / sum;
-        }
-        if self.overlap {
-            let half = self.ratio * width;
-            state.kv.copy_within(half.., 0);
-            state.score.copy_within(half.., 0);
         }
         rms_norm_in_place(row, &self.norm, config.rms_norm_eps);
         // The row stands at the position of its block's first token; the overlap does not move it.

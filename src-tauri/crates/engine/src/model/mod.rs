@@ -7,11 +7,13 @@
 mod attention;
 mod compressor;
 mod config;
+mod history;
 mod hyper;
 mod indexer;
 mod moe;
 mod mtp;
 mod rope;
+mod state;
 mod weights;
 
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use hyper::{Hyper, HyperHead, Mix};
 use moe::{Experts, Moe};
 pub use mtp::Mtp;
 use rope::{Angles, Rotation};
+pub use state::{Snapshot, State};
 use weights::{Loader, Weight};
 
 /// A loaded network.
@@ -52,13 +55,6 @@ struct Block {
     hyper_moe: Hyper,
     moe_norm: Vec<f32>,
     moe: Moe,
-}
-
-/// What the network remembers of a sequence.
-pub struct State {
-    /// Tokens fed.
-    pub position: usize,
-    layers: Vec<AttentionState>,
 }
 
 /// Which logits a forward pass computes.
@@ -133,23 +129,20 @@ impl Model {
         })
     }
 
+    /// Whether the roundings of the hosted model are on.
+    pub fn reference(&self) -> bool {
+        self.reference
+    }
+
     /// The container the weights lie in.
     pub fn container(&self) -> &Arc<Container> {
         &self.container
     }
 
-    /// The state at the beginning of a sequence.
-    pub fn state(&self) -> State {
-        State {
-            position: 0,
-            layers: self.layers.iter().map(|l| l.attention.state()).collect(),
-        }
-    }
-
     /// Feeds `tokens` at the state's position and leaves the wanted logits in `work.logits`.
     ///
-    /// The ids are below the vocabulary and the positions within the context; the session sees to that. An error leaves the state
-    /// between two positions: it must not be used again.
+    /// The ids are below the vocabulary and the positions within the context; the session sees to that. An error leaves some layers
+    /// ahead of others: [`Model::truncate`] to the position before puts that right.
     pub fn forward(
         &self,
         tokens: &[u32],

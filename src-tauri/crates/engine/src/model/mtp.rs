@@ -52,8 +52,8 @@ impl Mtp {
     }
 
     /// The block's state at the beginning of a sequence.
-    pub fn state(&self) -> AttentionState {
-        self.block.attention.state()
+    pub fn state(&self, model: &Model) -> AttentionState {
+        self.block.attention.state(&model.config)
     }
 
     /// Draft logits for a chunk: `streams` [n, hc_mult, D] are the model's final streams at positions `first..`, `next` [n] the tokens
