@@ -1,5 +1,5 @@
 //! Going back in a session, and going on with a saved one, equals a cold run bit for bit.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod common;
 
