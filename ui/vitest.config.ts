@@ -9,5 +9,7 @@ export default defineConfig({
     environment: 'jsdom',
     include: ['src/**/*.test.ts'],
     restoreMocks: true,
+    // Some tests parse a lot; how long that takes on a busy machine is not what they are about.
+    testTimeout: 60_000,
   },
 });

@@ -120,7 +120,7 @@ const shots: Shot[] = [
   {
     name: 'draft-long',
     scenario: 'demo',
-    act: (page) => page.getByTestId('composer').fill('A line of a long letter.\n'.repeat(2000)),
+    act: (page) => page.getByTestId('composer').fill('A line of a long letter.\n'.repeat(60)),
   },
 ];
 

@@ -3,6 +3,7 @@
  * the last block is parsed again. (A reference defined later is resolved when the answer is finished and parsed whole.)
  */
 import { parse } from './parse';
+import { openFence } from './segments';
 import type { Block } from './tree';
 
 export class GrowingMarkdown {
@@ -18,7 +19,10 @@ export class GrowingMarkdown {
       this.open = 0;
     }
     this.text = text;
-    const { blocks, starts } = parse(text.slice(this.open));
+    const rest = text.slice(this.open);
+    const fence = openFence(rest);
+    if (fence) return [...this.kept, { type: 'code', ...fence }];
+    const { blocks, starts } = parse(rest);
     const last = blocks.length - 1;
     // The last but one may still take in what follows (a list after a blank line), so two blocks stay open.
     const settled = last - 1;

@@ -9,35 +9,56 @@ import { gfmFromMarkdown } from 'mdast-util-gfm';
 import { gfm } from 'micromark-extension-gfm';
 import { strings } from '../strings';
 import { safeAddress } from './address';
+import { segments, whole } from './segments';
 import type { Block, Inline, ListItem } from './tree';
 
 /** Beyond this many characters the rest of an answer is plain text. */
-export const MAX_LENGTH = 200_000;
+export const MAX_LENGTH = 400_000;
 /** Quotes and lists inside one another; deeper ones are shown as plain text. */
 export const MAX_DEPTH = 24;
-/** A table has at most this many rows and columns as a table; the rest is dropped into a note-like plain block. */
-const MAX_CELLS = 20_000;
-/** Containers opened on one line, or brackets and stars in one run: past this nobody writes them on purpose. */
+/** Containers opened on one line: past this nobody writes them on purpose. */
 const MAX_RUN = 60;
+/** Brackets, stars and the like in one paragraph: past this they only cost time (a parser's quadratic time). */
+const MAX_OPENERS = 1000;
 
 const extensions = [gfm({ singleTilde: false })];
 const mdastExtensions = [gfmFromMarkdown()];
 
-export interface Parsed {
+export interface Part {
   blocks: Block[];
   /** Where in the text each block's first line begins. */
   starts: number[];
 }
 
-export function parse(text: string): Parsed {
-  if (text.length > MAX_LENGTH) {
-    const cut = cutAt(text);
-    const head = parse(text.slice(0, cut));
-    return {
-      blocks: [...head.blocks, { type: 'plain', text: text.slice(cut), note: 'too_long' }],
-      starts: [...head.starts, cut],
-    };
+/** Parses a text piece by piece, so that a caller can let the window breathe in between. */
+export function* parts(text: string): Generator<Part> {
+  const limit = text.length > MAX_LENGTH ? whole(text, MAX_LENGTH) : text.length;
+  for (const segment of segments(text.slice(0, limit))) {
+    if (segment.type === 'code') {
+      yield {
+        blocks: [{ type: 'code', language: segment.language, text: segment.text }],
+        starts: [segment.start],
+      };
+    } else {
+      const { blocks, starts } = parsePiece(segment.text);
+      yield { blocks, starts: starts.map((start) => start + segment.start) };
+    }
   }
+  if (limit < text.length) {
+    yield { blocks: [{ type: 'plain', text: text.slice(limit), note: 'too_long' }], starts: [limit] };
+  }
+}
+
+export function parse(text: string): Part {
+  const all: Part = { blocks: [], starts: [] };
+  for (const part of parts(text)) {
+    all.blocks.push(...part.blocks);
+    all.starts.push(...part.starts);
+  }
+  return all;
+}
+
+function parsePiece(text: string): Part {
   if (tooTangled(text)) return { blocks: [{ type: 'plain', text }], starts: [0] };
   let root: Root;
   try {
@@ -58,14 +79,6 @@ export function parse(text: string): Parsed {
   return { blocks, starts };
 }
 
-/** The last line break before the limit, or the limit itself (never inside a surrogate pair). */
-function cutAt(text: string): number {
-  const line = text.lastIndexOf('\n', MAX_LENGTH);
-  if (line > MAX_LENGTH / 2) return line + 1;
-  const code = text.charCodeAt(MAX_LENGTH - 1);
-  return code >= 0xd800 && code < 0xdc00 ? MAX_LENGTH - 1 : MAX_LENGTH;
-}
-
 /**
  * Runs that cost a Markdown parser quadratic time or a deep tree: dozens of quote or list marks at a line's start,
  * or hundreds of brackets and emphasis marks in one paragraph without anything in between.
@@ -74,17 +87,22 @@ function tooTangled(text: string): boolean {
   let containers = 0;
   let atStart = true;
   let openers = 0;
+  let fenced = /^(```|~~~)/.test(text);
   for (let i = 0; i < text.length; i++) {
     const c = text.charCodeAt(i);
     if (c === 10) {
       containers = 0;
       atStart = true;
-      if (text.charCodeAt(i + 1) === 10) openers = 0;
+      const next = text.charCodeAt(i + 1);
+      if (next === 10) openers = 0;
+      else if ((next === 96 || next === 126) && /^(```|~~~)/.test(text.slice(i + 1, i + 4))) fenced = !fenced;
       continue;
     }
-    // [ ! * _ ~ < : what opens an inline construct and may never be closed.
-    if (c === 91 || c === 42 || c === 95 || c === 126 || c === 60) openers += 1;
-    if (openers > 20_000) return true;
+    // Code is full of them, and costs nothing.
+    if (fenced) continue;
+    // [ ] * _ ~ < : what opens or closes an inline construct and may have no partner.
+    if (c === 91 || c === 93 || c === 42 || c === 95 || c === 126 || c === 60) openers += 1;
+    if (openers > MAX_OPENERS) return true;
     if (!atStart || c === 32 || c === 9) continue;
     if (c === 62 || c === 45 || c === 43 || c === 42) {
       containers += 1;
@@ -118,8 +136,6 @@ function definitionsOf(root: Root): Map<string, Definition> {
 }
 
 class Sieve {
-  private cells = 0;
-
   constructor(
     private readonly source: string,
     private readonly definitions: Map<string, Definition>,
@@ -148,8 +164,6 @@ class Sieve {
           })),
         };
       case 'table': {
-        this.cells += node.children.reduce((sum, row) => sum + row.children.length, 0);
-        if (this.cells > MAX_CELLS) return this.plain(node);
         const rows = node.children.map((row) =>
           row.children.map((cell) => this.inlines(cell.children, depth)),
         );

@@ -1,0 +1,402 @@
+/** States a real app is hard to bring into, with the scripted back end and under the real content security policy. */
+import { accessibility, answers, expect, rows, send, settled, test } from '../page';
+
+test('the composer has the focus and Enter sends', async ({ page }) => {
+  await page.goto('/?fake=demo');
+  await expect(page.getByTestId('composer')).toBeFocused();
+  await page.keyboard.type('Hello!');
+  await page.keyboard.press('Enter');
+  await expect(answers(page)).toHaveText('Hi there! Ask me something, or ask for a story.');
+  await expect(page.getByTestId('composer')).toBeFocused();
+});
+
+test('Shift+Enter makes a line, and the field grows with the text and back', async ({ page }) => {
+  await page.goto('/?fake=demo');
+  const field = page.getByTestId('composer');
+  const height = async () => (await field.boundingBox())?.height ?? 0;
+  const one = await height();
+  await page.keyboard.type('a');
+  await page.keyboard.press('Shift+Enter');
+  await page.keyboard.type('b');
+  await expect(field).toHaveValue('a\nb');
+  expect(await height()).toBeGreaterThan(one);
+  await field.fill('line\n'.repeat(30));
+  expect(await height()).toBeLessThanOrEqual(241);
+  await field.fill('');
+  expect(await height()).toBe(one);
+});
+
+test('a pasted book is in the field at once, whole, and can be sent', async ({ page }) => {
+  await page.goto('/?fake=demo');
+  const field = page.getByTestId('composer');
+  await page.keyboard.type('Read: ');
+  await field.evaluate((element) => {
+    const data = new DataTransfer();
+    data.setData('text/plain', 'All happy families are alike.\r\n'.repeat(33_000));
+    element.dispatchEvent(
+      new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }),
+    );
+  });
+  await expect(page.getByText('990,006 characters')).toBeVisible();
+  expect((await field.boundingBox())?.height).toBeLessThanOrEqual(241);
+  await page.keyboard.press('Enter');
+  await settled(page);
+  await expect(field).toHaveValue('');
+  await expect(page.locator('article.user .bubble')).toContainText('Read: All happy families are alike.');
+});
+
+test('Enter of an input method chooses a word and sends nothing', async ({ page }) => {
+  await page.goto('/?fake=demo');
+  const field = page.getByTestId('composer');
+  await field.fill('你好');
+  await field.evaluate((element) => {
+    element.dispatchEvent(
+      new KeyboardEvent('keydown', { key: 'Enter', isComposing: true, bubbles: true, cancelable: true }),
+    );
+    const closing = new KeyboardEvent('keydown', { key: 'Enter', bubbles: true, cancelable: true });
+    Object.defineProperty(closing, 'keyCode', { value: 229 });
+    element.dispatchEvent(closing);
+  });
+  await expect(field).toHaveValue('你好');
+  await expect(page.locator('article')).toHaveCount(0);
+});
+
+test('while a model loads one can write, send and stop', async ({ page }) => {
+  await page.goto('/?fake=loading');
+  await expect(page.getByTestId('status-model')).toHaveText('Loading deepseek-v4-flash…');
+  await send(page, 'Hello!');
+  await expect(page.getByText('Waiting for the model to load…')).toBeVisible();
+  await page.keyboard.press('Escape');
+  await expect(page.getByText('Stopped before the first word')).toBeVisible();
+});
+
+test('a model that cannot be loaded says why and what can be done', async ({ page }) => {
+  await page.goto('/?fake=failed');
+  const note = page.getByRole('alert');
+  await expect(note).toContainText('deepseek-v4-flash could not be loaded');
+  await expect(note).toContainText('its directory names 160.2 GB, and the file has 97.4 GB');
+  await expect(page.getByTestId('status-model')).toHaveText('No model loaded');
+  await note.getByRole('button', { name: 'Use the demo model' }).click();
+  await expect(page.getByTestId('status-model')).toHaveText('Demo model');
+  await expect(note).toHaveCount(0);
+});
+
+test('the model that answers meanwhile is named', async ({ page }) => {
+  await page.goto('/?fake=fallback');
+  await expect(page.getByRole('alert')).toContainText('could not be loaded');
+  await expect(page.getByTestId('status-model')).toHaveText('Demo model');
+  await page.getByRole('button', { name: 'Dismiss' }).click();
+  await expect(page.getByRole('alert')).toHaveCount(0);
+});
+
+test('a browser without its server says so, keeps the text and sends nothing', async ({ page }) => {
+  await page.goto('/?fake=offline');
+  await expect(page.getByTestId('offline')).toContainText('FaStar is not answering');
+  await page.getByTestId('composer').fill('still here');
+  await page.keyboard.press('Enter');
+  await expect(page.getByTestId('composer')).toHaveValue('still here');
+  await expect(page.getByTestId('status-model')).toHaveText('Not connected');
+});
+
+test('a message that does not fit keeps its text and a new chat takes it', async ({ page }) => {
+  await page.goto('/?fake=contextfull');
+  await send(page, 'A whole book');
+  await expect(page.getByRole('alert')).toContainText('212,480 tokens');
+  await expect(page.getByTestId('composer')).toHaveValue('A whole book');
+  await expect(page.locator('article')).toHaveCount(0);
+  await page.getByRole('button', { name: 'Start a new chat' }).click();
+  await expect(page.getByRole('alert')).toHaveCount(0);
+  await expect(page.getByTestId('composer')).toHaveValue('A whole book');
+});
+
+test('a full disk is told and the text stays', async ({ page }) => {
+  await page.goto('/?fake=diskfull');
+  await send(page, 'Hello!');
+  await expect(page.getByRole('alert')).toContainText('is full');
+  await expect(page.getByTestId('composer')).toHaveValue('Hello!');
+});
+
+test('reading a long prompt shows how far it is, and Escape stops it', async ({ page }) => {
+  await page.goto('/?fake=prefill');
+  await send(page, 'Sum up.');
+  await expect(page.getByText('Reading the prompt: 6,144 of 20,480 tokens')).toBeVisible();
+  await expect(page.getByRole('progressbar')).toHaveAttribute('value', '6144');
+  await page.keyboard.press('Escape');
+  await settled(page);
+  await expect(page.getByText('Stopped before the first word')).toBeVisible();
+});
+
+test('a place in the queue is shown and can be left', async ({ page }) => {
+  await page.goto('/?fake=queued');
+  await send(page, 'Hello!');
+  await expect(page.getByText('Waiting for 2 other answers…')).toBeVisible();
+  await page.getByTestId('stop').click();
+  await settled(page);
+});
+
+test('an answer that failed keeps its words and says why', async ({ page }) => {
+  await page.goto('/?fake=failsinanswer');
+  await send(page, 'Hello!');
+  await settled(page);
+  await expect(answers(page)).toContainText('Hi there!');
+  await expect(page.getByRole('alert')).toContainText('could not be read while the answer was being written');
+  await expect(page.getByRole('button', { name: 'Regenerate' })).toBeEnabled();
+});
+
+for (const [scenario, words] of [
+  ['interrupted', 'The app closed while this was being written.'],
+  ['stopped', 'Stopped'],
+  ['lengthlimit', 'The model’s context is full, so the answer ends here.'],
+] as const) {
+  test(`an answer that was ${scenario} says so`, async ({ page }) => {
+    await page.goto(`/?fake=${scenario}`);
+    await rows(page).first().click();
+    await expect(page.locator('article.answer')).toContainText(words);
+  });
+}
+
+test('numbers that are not known are not shown', async ({ page }) => {
+  await page.goto('/?fake=interrupted');
+  await rows(page).first().click();
+  await expect(page.getByText('The app closed')).toBeVisible();
+  await expect(page.getByTestId('status')).toHaveText('Demo model');
+});
+
+test('a hostile answer leaves the page as it was', async ({ page }) => {
+  const requests: string[] = [];
+  page.on('request', (request) => requests.push(request.url()));
+  await page.goto('/?fake=hostile');
+  await send(page, 'Show me tricks.');
+  await settled(page);
+  const here = page.url();
+  await expect(page.locator('article').getByText("<script>document.title = 'owned'</script>")).toBeVisible();
+  await expect(page).not.toHaveTitle('owned');
+  await expect(page.locator('article img, article iframe, article script, article style')).toHaveCount(0);
+  const links = page.locator('article a');
+  for (let i = 0; i < (await links.count()); i++) {
+    const href = await links.nth(i).getAttribute('href');
+    await links.nth(i).click();
+    await expect(page.getByTestId('link-address')).toHaveText(href ?? '');
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await links.nth(i).click({ button: 'middle' });
+    await page.getByRole('button', { name: 'Cancel' }).click();
+  }
+  expect(page.url()).toBe(here);
+  expect(page.context().pages()).toHaveLength(1);
+  expect(requests.filter((url) => !url.startsWith(new URL(here).origin))).toEqual([]);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+});
+
+test('a link is opened only after its whole address was agreed to', async ({ page }) => {
+  await page.goto('/?fake=hostile');
+  await send(page, 'Show me tricks.');
+  await settled(page);
+  await page.getByRole('link', { name: 'https://good.example' }).click();
+  await expect(page.getByTestId('link-host')).toHaveText('evil.example');
+  await expect(page.getByTestId('link-address')).toHaveText('https://evil.example/login');
+  await expect(page.getByRole('button', { name: 'Cancel' })).toBeFocused();
+  const opened = () => page.evaluate(() => (window as unknown as { opened?: string[] }).opened ?? []);
+  await page.keyboard.press('Escape');
+  expect(await opened()).toEqual([]);
+  await page.getByRole('link', { name: 'https://good.example' }).click();
+  await page.getByTestId('link-open').click();
+  expect(await opened()).toEqual(['https://evil.example/login']);
+});
+
+test('the view follows the answer only while one is at its end', async ({ page }) => {
+  await page.setViewportSize({ width: 800, height: 420 });
+  await page.goto('/?fake=slow');
+  await send(page, 'How do I sort words by length in Rust?');
+  await expect(answers(page)).toContainText('Sort a copy');
+  const scroller = page.locator('.scroller');
+  const fromEnd = () => scroller.evaluate((el) => el.scrollHeight - el.clientHeight - el.scrollTop);
+  await expect.poll(() => scroller.evaluate((el) => el.scrollTop)).toBeGreaterThan(60);
+  expect(await fromEnd()).toBeLessThan(60);
+  await page.mouse.move(400, 200);
+  await page.mouse.wheel(0, -2000);
+  await expect(page.getByRole('button', { name: 'Jump to latest' })).toBeVisible();
+  await expect(answers(page)).toContainText('A few things');
+  expect(await scroller.evaluate((el) => el.scrollTop)).toBe(0);
+  await page.getByRole('button', { name: 'Jump to latest' }).click();
+  await settled(page);
+  expect(await fromEnd()).toBeLessThan(60);
+});
+
+test('a chat of a thousand turns opens without freezing the window', async ({ page }) => {
+  await page.goto('/?fake=long');
+  await page.evaluate(() => {
+    const state = { longest: 0, last: performance.now() };
+    (window as unknown as { gap: typeof state }).gap = state;
+    setInterval(() => {
+      const now = performance.now();
+      state.longest = Math.max(state.longest, now - state.last);
+      state.last = now;
+    }, 5);
+  });
+  await rows(page).first().click();
+  await expect(page.getByText('Answer 1000.')).toBeVisible();
+  await page.getByTestId('composer').fill('I can type meanwhile');
+  const scroller = page.locator('.scroller');
+  const fromEnd = () => scroller.evaluate((el) => el.scrollHeight - el.clientHeight - el.scrollTop);
+  expect(await fromEnd()).toBeLessThan(60);
+  const gap = await page.evaluate(() => (window as unknown as { gap: { longest: number } }).gap.longest);
+  test.info().annotations.push({ type: 'longest pause', description: `${Math.round(gap)} ms` });
+});
+
+test('a pasted book is folded and can be shown', async ({ page }) => {
+  await page.goto('/?fake=book');
+  await rows(page).first().click();
+  const bubble = page.locator('article.user .bubble');
+  await expect(bubble).toContainText('All happy families');
+  expect((await bubble.textContent())?.length).toBeLessThan(4000);
+  await page.getByRole('button', { name: 'Show the whole message' }).click();
+  expect((await bubble.textContent())?.length).toBeGreaterThan(1_000_000);
+});
+
+test('chats are reached, renamed and deleted with the keyboard alone', async ({ page }) => {
+  await page.goto('/?fake=weeks');
+  await expect(rows(page)).toHaveCount(9);
+  await rows(page).first().focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  await expect(
+    page.getByRole('button', { name: 'Dinner for six, two of them vegan', exact: true }),
+  ).toBeFocused();
+  await page.keyboard.press('F2');
+  await page.keyboard.type('Dinner');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('button', { name: 'Dinner', exact: true })).toBeFocused();
+  await page.keyboard.press('F2');
+  await page.keyboard.type('Never mind');
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('button', { name: 'Dinner', exact: true })).toBeFocused();
+  await page.keyboard.press('Delete');
+  await expect(page.getByTestId('toast')).toContainText('Chat deleted');
+  await expect(rows(page)).toHaveCount(8);
+  await expect(
+    page.getByRole('button', { name: 'Why is the sky dark at night?', exact: true }),
+  ).toBeFocused();
+  await page.getByRole('button', { name: 'Undo' }).press('Enter');
+  await expect(rows(page)).toHaveCount(9);
+  await page.keyboard.press('Control+n');
+  await expect(page.getByTestId('composer')).toBeFocused();
+});
+
+test('the menu of a chat works with the keyboard and gives the focus back', async ({ page }) => {
+  await page.goto('/?fake=weeks');
+  const row = page.getByRole('button', { name: 'Packing list for the Alps', exact: true });
+  await row.focus();
+  await page.keyboard.press('Shift+F10');
+  await expect(page.getByRole('menuitem', { name: /Rename/ })).toBeFocused();
+  await page.keyboard.press('ArrowDown');
+  await expect(page.getByRole('menuitem', { name: /Delete/ })).toBeFocused();
+  await page.keyboard.press('Escape');
+  await expect(row).toBeFocused();
+});
+
+test('what was typed in one chat waits there', async ({ page }) => {
+  await page.goto('/?fake=weeks');
+  await page.getByTestId('composer').fill('for a new chat');
+  await rows(page).nth(1).click();
+  await expect(page.getByTestId('composer')).toHaveValue('');
+  await page.getByTestId('composer').fill('for the landlord');
+  await page.getByTestId('new-chat').click();
+  await expect(page.getByTestId('composer')).toHaveValue('for a new chat');
+  await rows(page).nth(1).click();
+  await expect(page.getByTestId('composer')).toHaveValue('for the landlord');
+});
+
+test('an answer goes on while another chat is looked at', async ({ page }) => {
+  await page.goto('/?fake=slow');
+  await send(page, 'Tell me a story about a fox.');
+  await expect(answers(page)).toContainText('Of course.');
+  await page.keyboard.press('Control+n');
+  await expect(page.getByText('What’s on your mind?')).toBeVisible();
+  await expect(rows(page).first()).toContainText('Answer being written');
+  await rows(page).first().click();
+  await expect(answers(page)).toContainText('David slept well that night.');
+});
+
+test('the way to the real model is shown, on the desktop and in a browser', async ({ page }) => {
+  await page.goto('/?fake=demo');
+  await page.getByRole('button', { name: 'Get the real model' }).click();
+  const panel = page.getByTestId('model-panel');
+  await expect(panel).toContainText('284 billion parameters, about 160 GB');
+  await expect(panel).toContainText('fastar convert CHECKPOINT_DIR OUT.fst');
+  await panel.getByRole('button', { name: 'Choose a model file…' }).click();
+  await expect(page.getByTestId('status-model')).toHaveText('deepseek-v4-flash');
+  await page.goto('/?fake=web');
+  await page.getByTestId('model-pill').click();
+  await expect(panel).toContainText('fastar serve --model OUT.fst');
+  await expect(panel.getByRole('button', { name: 'Choose a model file…' })).toHaveCount(0);
+});
+
+test('a notice is shown until it is put away', async ({ page }) => {
+  await page.goto('/?fake=notice');
+  await expect(page.getByText('was damaged')).toBeVisible();
+  await page.getByRole('button', { name: 'Dismiss this notice' }).click();
+  await expect(page.getByText('was damaged')).toHaveCount(0);
+});
+
+for (const [name, width, height] of [
+  ['360 pixels wide', 360, 640],
+  // A window of 1280 by 800 at 200 % leaves half the CSS pixels.
+  ['zoomed to 200 %', 640, 400],
+] as const) {
+  test(`nothing is cut off when the window is ${name}`, async ({ page }) => {
+    await page.setViewportSize({ width, height });
+    await page.goto('/?fake=weeks');
+    const overflow = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    expect(await overflow()).toBeLessThanOrEqual(0);
+    await page.getByTestId('open-sidebar').click();
+    await rows(page).first().click();
+    await expect(page.getByRole('navigation')).toHaveCount(0);
+    await expect(page.getByRole('log')).toBeVisible();
+    expect(await overflow()).toBeLessThanOrEqual(0);
+    for (const id of ['composer', 'send', 'model-pill', 'open-sidebar']) {
+      const box = await page.getByTestId(id).boundingBox();
+      expect(box && box.x >= 0 && box.x + box.width <= width && box.y + box.height <= height, id).toBe(true);
+    }
+    await page.getByTestId('open-sidebar').click();
+    await page.keyboard.press('Escape');
+    await expect(page.getByTestId('open-sidebar')).toBeFocused();
+  });
+}
+
+for (const colorScheme of ['light', 'dark'] as const) {
+  test(`axe finds nothing serious in the ${colorScheme} theme`, async ({ page }) => {
+    test.setTimeout(120_000);
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    const check = async (scenario: string, act?: () => Promise<void>) => {
+      await page.goto('about:blank');
+      await page.goto(`/?fake=${scenario}`);
+      await expect(page.getByTestId('status-model')).not.toBeEmpty();
+      await act?.();
+      expect(await accessibility(page), scenario).toEqual([]);
+    };
+    await check('weeksdemo');
+    await check('weeks', () => rows(page).first().click());
+    await check('failed');
+    await check('offline');
+    await check('contextfull', () => send(page, 'x'));
+    await check('prefill', () => send(page, 'x'));
+    await check('demo', () => page.getByTestId('model-pill').click());
+    await check('hostile', async () => {
+      await send(page, 'x');
+      await settled(page);
+      await page.getByRole('link', { name: 'plain' }).click();
+    });
+    await check('weeks', async () => {
+      await rows(page).first().press('Delete');
+      await expect(page.getByTestId('toast')).toBeVisible();
+    });
+  });
+}
+
+test('a screen reader hears that an answer came, once, and its words', async ({ page }) => {
+  await page.goto('/?fake=demo');
+  const live = page.locator('[aria-live=polite]').first();
+  await send(page, 'Hello!');
+  await settled(page);
+  await expect(live).toHaveText('Answer: Hi there! Ask me something, or ask for a story.');
+});
