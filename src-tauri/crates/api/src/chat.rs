@@ -120,6 +120,8 @@ pub struct Chat {
 /// `finished`. A listener that attaches late gets `started` with the text so far and then what follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "snake_case")]
+// Events are made one at a time and sent at once: their size on the stack costs nothing.
+#[allow(clippy::large_enum_variant)]
 pub enum GenerationEvent {
     /// The rows exist. `answer.text` is what has been written so far.
     Started {

@@ -1,0 +1,182 @@
+//! The database's shape, its numbered steps from one shape to the next, and opening a file of any age.
+//!
+//! Steps only add (tables, columns with defaults, indexes), so that an older FaStar can still open a newer file: it ignores what
+//! it does not know. A step that cannot keep that promise raises `compatibility.oldest_reader` to its own number, and
+//! older versions then refuse the file with a sentence instead of damaging it. The shapes that were ever released are frozen as files in
+//! `tests/schemas/`; a test opens each of them.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::data::set_aside;
+use crate::error::{Error, Result, is_damage};
+
+/// One step: its number is its place in the list, counted from 1.
+pub(super) type Step = &'static str;
+
+/// Never change a released step; add one.
+pub(super) const STEPS: &[Step] = &["
+    CREATE TABLE compatibility (oldest_reader INTEGER NOT NULL) STRICT;
+    INSERT INTO compatibility VALUES (1);
+    CREATE TABLE chats (
+        id TEXT PRIMARY KEY,
+        title TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        deleted_at INTEGER
+    ) STRICT;
+    CREATE TABLE messages (
+        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        chat_id TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+        role TEXT NOT NULL,
+        text TEXT NOT NULL,
+        status TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        model TEXT,
+        stats TEXT,
+        error TEXT
+    ) STRICT;
+    CREATE INDEX messages_of_chat ON messages (chat_id, position);
+"];
+
+/// Copies made before a step; older ones are removed.
+const BACKUPS_KEPT: usize = 3;
+
+/// Opens the database in `folder`, repairs or sets aside what must be, and brings it to the newest shape. The second value is a
+/// sentence for the person when something was set aside.
+pub(super) fn open(
+    folder: &Path,
+    steps: &[Step],
+    date: &str,
+) -> Result<(Connection, Option<String>)> {
+    let file = folder.join("chats.db");
+    match open_checked(&file, steps, date) {
+        Ok(connection) => Ok((connection, None)),
+        Err(Error::Database { source, .. }) if is_damage(&source) => replace(&file, steps, date),
+        Err(Error::Damaged { .. }) => replace(&file, steps, date),
+        Err(error) => Err(error),
+    }
+}
+
+fn replace(file: &Path, steps: &[Step], date: &str) -> Result<(Connection, Option<String>)> {
+    let aside = set_aside(file, date)?;
+    // The write-ahead files belong to the damaged one: without them it would lose what is still whole.
+    for ending in ["-wal", "-shm"] {
+        let companion = with_ending(file, ending);
+        if companion.exists() {
+            let target = with_ending(&aside, ending);
+            std::fs::rename(&companion, target).map_err(Error::file(&companion))?;
+        }
+    }
+    let connection = open_checked(file, steps, date)?;
+    let notice = format!(
+        "The file with your chats was damaged, so a new one was begun. The old file is kept as {}.",
+        aside.display()
+    );
+    Ok((connection, Some(notice)))
+}
+
+fn with_ending(file: &Path, ending: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn open_checked(file: &Path, steps: &[Step], date: &str) -> Result<Connection> {
+    let on_error = Error::database(file);
+    let mut connection = Connection::open(file).map_err(&on_error)?;
+    connection
+        .execute_batch(
+            "PRAGMA journal_mode = WAL;
+             PRAGMA synchronous = FULL;
+             PRAGMA foreign_keys = ON;
+             PRAGMA busy_timeout = 2000;",
+        )
+        .map_err(&on_error)?;
+    let verdict: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(&on_error)?;
+    if verdict != "ok" {
+        return Err(Error::Damaged {
+            path: file.display().to_string(),
+            details: verdict,
+        });
+    }
+    bring_up_to_date(&mut connection, file, steps, date)?;
+    Ok(connection)
+}
+
+fn bring_up_to_date(
+    connection: &mut Connection,
+    file: &Path,
+    steps: &[Step],
+    date: &str,
+) -> Result<()> {
+    let on_error = Error::database(file);
+    let shape: usize = connection
+        .query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))
+        .map_err(&on_error)?
+        .try_into()
+        .unwrap_or(usize::MAX);
+    if shape > steps.len() {
+        let oldest_reader: Option<i64> = connection
+            .query_row("SELECT max(oldest_reader) FROM compatibility", [], |row| {
+                row.get(0)
+            })
+            .optional()
+            .map_err(&on_error)?
+            .flatten();
+        return match oldest_reader.map(usize::try_from) {
+            Some(Ok(reader)) if reader <= steps.len() => Ok(()),
+            _ => Err(Error::TooNew {
+                file: file.display().to_string(),
+            }),
+        };
+    }
+    if shape > 0 && shape < steps.len() {
+        back_up(connection, file, shape, date)?;
+    }
+    for (number, step) in (1_i64..).zip(steps).skip(shape) {
+        let transaction = connection.transaction().map_err(&on_error)?;
+        transaction.execute_batch(step).map_err(&on_error)?;
+        transaction
+            .pragma_update(None, "user_version", number)
+            .map_err(&on_error)?;
+        transaction.commit().map_err(&on_error)?;
+    }
+    Ok(())
+}
+
+/// A whole copy before the shape changes, in `backups/`.
+fn back_up(connection: &Connection, file: &Path, shape: usize, date: &str) -> Result<()> {
+    let folder = file.with_file_name("backups");
+    std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+    let copy = folder.join(format!("chats-{date}-shape-{shape}.db"));
+    if !copy.exists() {
+        // Under a temporary name first: a half-written copy must not look like a backup.
+        let partial = folder.join("partial.db");
+        if partial.exists() {
+            std::fs::remove_file(&partial).map_err(Error::file(&partial))?;
+        }
+        connection
+            .execute("VACUUM INTO ?1", [partial.to_string_lossy()])
+            .map_err(Error::database(&partial))?;
+        std::fs::rename(&partial, &copy).map_err(Error::file(&copy))?;
+    }
+    let mut copies: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .map_err(Error::file(&folder))?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("chats-"))
+        })
+        .collect();
+    copies.sort();
+    let surplus = copies.len().saturating_sub(BACKUPS_KEPT);
+    for old in copies.iter().take(surplus) {
+        std::fs::remove_file(old).map_err(Error::file(old))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,277 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+use super::*;
+use fastar_api::{ErrorCode, Finish};
+
+const FROZEN_1: &str = include_str!("../../tests/schemas/1.sql");
+const DAY: i64 = 24 * 60 * 60 * 1000;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn frozen(folder: &Path) {
+    Connection::open(folder.join("chats.db"))
+        .unwrap()
+        .execute_batch(FROZEN_1)
+        .unwrap();
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_database_of_the_first_version_opens_with_all_it_holds() {
+    let folder = folder();
+    frozen(folder.path());
+    let (chats, notice) = Chats::open(folder.path(), 3000).unwrap();
+    assert_eq!(notice, None);
+    let chat = chats.chat("c1").unwrap();
+    assert_eq!(chat.summary.title, "Old chat");
+    let texts: Vec<_> = chat
+        .messages
+        .iter()
+        .map(|m| (m.text.as_str(), m.status))
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            ("Frage? 修复", MessageStatus::Done),
+            ("Antwort.", MessageStatus::Done),
+            ("Again", MessageStatus::Done),
+            ("cut o", MessageStatus::Interrupted),
+        ]
+    );
+    let stats = chat.messages[1].stats.as_ref().unwrap();
+    assert_eq!((stats.prompt_tokens, stats.finish), (6, Finish::End));
+    chats.restore("c2").unwrap();
+    let failed = &chats.chat("c2").unwrap().messages[1];
+    assert_eq!(failed.error.as_ref().unwrap().code, ErrorCode::ContextFull);
+}
+
+#[test]
+fn a_step_to_a_new_shape_copies_the_database_first_and_keeps_three_copies() {
+    let folder = folder();
+    frozen(folder.path());
+    let mut steps = schema::STEPS.to_vec();
+    for n in 2..=6 {
+        steps.push(
+            [
+                "ALTER TABLE chats ADD COLUMN x2 TEXT",
+                "ALTER TABLE chats ADD COLUMN x3 TEXT",
+                "ALTER TABLE chats ADD COLUMN x4 TEXT",
+                "ALTER TABLE chats ADD COLUMN x5 TEXT",
+                "ALTER TABLE chats ADD COLUMN x6 TEXT",
+            ][n - 2],
+        );
+        let (chats, _) = Chats::open_with(folder.path(), &steps, DAY * n as i64).unwrap();
+        assert_eq!(chats.chat("c1").unwrap().messages.len(), 4);
+    }
+    let backups = folder.path().join("backups");
+    assert_eq!(
+        names(&backups),
+        [
+            "chats-1970-01-05-000000-shape-3.db",
+            "chats-1970-01-06-000000-shape-4.db",
+            "chats-1970-01-07-000000-shape-5.db",
+        ]
+    );
+    let copy = Connection::open(backups.join("chats-1970-01-07-000000-shape-5.db")).unwrap();
+    let (count, shape): (i64, i64) = copy
+        .query_row(
+            "SELECT count(*), (SELECT user_version FROM pragma_user_version) FROM messages",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap();
+    assert_eq!((count, shape), (6, 5));
+}
+
+#[test]
+fn a_step_that_fails_leaves_the_old_shape_whole() {
+    let folder = folder();
+    frozen(folder.path());
+    let mut steps = schema::STEPS.to_vec();
+    steps.push("CREATE TABLE half (x TEXT) STRICT; CREATE TABLE chats (y TEXT) STRICT;");
+    assert!(Chats::open_with(folder.path(), &steps, 5000).is_err());
+    let (chats, notice) = Chats::open(folder.path(), 5000).unwrap();
+    assert_eq!(
+        (chats.chat("c1").unwrap().messages.len(), notice),
+        (4, None)
+    );
+    let half: i64 = chats
+        .read(|c| {
+            c.query_row(
+                "SELECT count(*) FROM sqlite_schema WHERE name = 'half'",
+                [],
+                |r| r.get(0),
+            )
+        })
+        .unwrap();
+    assert_eq!(half, 0);
+}
+
+#[test]
+fn a_newer_database_opens_when_it_allows_that_and_is_left_alone_when_not() {
+    let folder = folder();
+    frozen(folder.path());
+    let mut steps = schema::STEPS.to_vec();
+    steps.push("ALTER TABLE messages ADD COLUMN later TEXT NOT NULL DEFAULT 'x'");
+    drop(Chats::open_with(folder.path(), &steps, 5000).unwrap());
+    let (older, _) = Chats::open(folder.path(), 5000).expect("a compatible newer file opens");
+    older
+        .begin(Some("c1"), "from the older version", None, 6000)
+        .unwrap();
+    drop(older);
+
+    steps.push("UPDATE compatibility SET oldest_reader = 3");
+    drop(Chats::open_with(folder.path(), &steps, 5000).unwrap());
+    let error = Chats::open(folder.path(), 5000).err().expect("refused");
+    assert!(error.to_string().contains("newer version"), "{error}");
+    let (newest, _) = Chats::open_with(folder.path(), &steps, 5000).unwrap();
+    assert_eq!(newest.chat("c1").unwrap().messages.len(), 6);
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_with_its_date_and_never_deleted() {
+    let garbage: Vec<u8> = (0..20_000_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let folder = folder();
+    std::fs::write(folder.path().join("chats.db"), &garbage).unwrap();
+    let (chats, notice) = Chats::open(folder.path(), 1_796_000_000_000).unwrap();
+    let aside = folder.path().join("chats-damaged-2026-11-30-005320.db");
+    assert_eq!(std::fs::read(&aside).unwrap(), garbage);
+    assert!(notice.unwrap().contains(&aside.display().to_string()));
+    chats.begin(None, "a new beginning", None, 1).unwrap();
+    drop(chats);
+    let (chats, notice) = Chats::open(folder.path(), 1_796_000_001_000).unwrap();
+    assert_eq!((chats.list().unwrap().len(), notice), (1, None));
+}
+
+#[test]
+fn damage_inside_a_database_is_found_at_the_start() {
+    let folder = folder();
+    let (chats, _) = Chats::open(folder.path(), 1).unwrap();
+    for n in 0..200 {
+        chats
+            .begin(
+                None,
+                &format!("message {n} {}", "long ".repeat(100)),
+                None,
+                n,
+            )
+            .unwrap();
+    }
+    drop(chats);
+    let path = folder.path().join("chats.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    assert!(bytes.len() > 40_000, "{}", bytes.len());
+    bytes[8192..24_576].fill(0xa5);
+    std::fs::write(&path, &bytes).unwrap();
+    let (chats, notice) = Chats::open(folder.path(), 1).unwrap();
+    assert!(notice.is_some());
+    assert_eq!(chats.list().unwrap(), []);
+    let aside = folder.path().join("chats-damaged-1970-01-01-000000.db");
+    assert_eq!(std::fs::read(aside).unwrap(), bytes);
+}
+
+#[test]
+fn a_deleted_chat_is_hidden_can_be_restored_and_goes_after_seven_days() {
+    let folder = folder();
+    let now = 100 * DAY;
+    let (chats, _) = Chats::open(folder.path(), now).unwrap();
+    let id = chats.begin(None, "keep me", None, now).unwrap().chat.id;
+    chats.delete(&id, now).unwrap();
+    assert_eq!(chats.list().unwrap(), []);
+    assert!(matches!(chats.chat(&id), Err(Error::ChatNotFound)));
+    assert!(matches!(chats.delete(&id, now), Err(Error::ChatNotFound)));
+    assert!(matches!(chats.rename(&id, "x"), Err(Error::ChatNotFound)));
+    assert!(matches!(
+        chats.begin(Some(&id), "x", None, now),
+        Err(Error::ChatNotFound)
+    ));
+    assert!(matches!(
+        chats.begin_again(&id, None, now),
+        Err(Error::ChatNotFound)
+    ));
+    chats.restore(&id).unwrap();
+    assert_eq!(chats.chat(&id).unwrap().messages.len(), 2);
+
+    chats.delete(&id, now).unwrap();
+    drop(chats);
+    let (chats, _) = Chats::open(folder.path(), now + 7 * DAY).unwrap();
+    chats.restore(&id).expect("still there on the seventh day");
+    chats.delete(&id, now).unwrap();
+    drop(chats);
+    let (chats, _) = Chats::open(folder.path(), now + 7 * DAY + 1).unwrap();
+    assert!(matches!(chats.restore(&id), Err(Error::ChatNotFound)));
+    let left: i64 = chats
+        .read(|c| c.query_row("SELECT count(*) FROM messages", [], |r| r.get(0)))
+        .unwrap();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn titles_are_one_line_neither_empty_nor_endless() {
+    let folder = folder();
+    let (chats, _) = Chats::open(folder.path(), 1).unwrap();
+    let id = chats.begin(None, "x", None, 1).unwrap().chat.id;
+    assert_eq!(chats.rename(&id, "  a\n\tb\0c ").unwrap().title, "a b c");
+    for empty in ["", " \n", "\0"] {
+        assert!(matches!(
+            chats.rename(&id, empty),
+            Err(Error::BadRequest(_))
+        ));
+    }
+    let error = chats.rename(&id, &"ö".repeat(201)).unwrap_err().to_string();
+    assert!(error.contains("201") && error.contains("200"), "{error}");
+    assert_eq!(chats.list().unwrap()[0].title, "a b c");
+}
+
+#[test]
+fn the_list_is_sorted_by_the_last_change_even_when_the_clock_was_set_back() {
+    let folder = folder();
+    let (chats, _) = Chats::open(folder.path(), 1).unwrap();
+    let first = chats.begin(None, "first", None, 1000).unwrap().chat.id;
+    let second = chats.begin(None, "second", None, 2000).unwrap();
+    let order = || {
+        chats
+            .list()
+            .unwrap()
+            .into_iter()
+            .map(|c| c.title)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(order(), ["second", "first"]);
+    chats.begin(Some(&first), "again", None, 3000).unwrap();
+    assert_eq!(order(), ["first", "second"]);
+    let mut answer = second.answer;
+    answer.status = MessageStatus::Done;
+    assert_eq!(chats.finish(&answer, 500).unwrap().updated_at, 2000);
+}
+
+#[test]
+fn text_saved_late_never_overwrites_the_end_of_an_answer() {
+    let folder = folder();
+    let (chats, _) = Chats::open(folder.path(), 1).unwrap();
+    let mut answer = chats.begin(None, "x", None, 1).unwrap().answer;
+    chats
+        .save_text(&answer.id, "so f", Durability::Process)
+        .unwrap();
+    answer.text = "so far and to the end".into();
+    answer.status = MessageStatus::Done;
+    chats.finish(&answer, 2).unwrap();
+    chats
+        .save_text(&answer.id, "so far", Durability::PowerCut)
+        .unwrap();
+    assert_eq!(
+        chats.message(&answer.id).unwrap().1.text,
+        "so far and to the end"
+    );
+}

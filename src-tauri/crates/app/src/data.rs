@@ -1,0 +1,183 @@
+//! The data folder: where it is, that it is private, and that only one process uses it.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// The data folder, held by this process until dropped.
+pub(crate) struct DataFolder {
+    path: PathBuf,
+    // The kernel releases the lock when the process dies, however it dies; a left-over file blocks nobody.
+    _lock: File,
+}
+
+impl DataFolder {
+    /// Creates the folder (for its owner only) if it is missing, and takes it for this process.
+    pub(crate) fn take(path: &Path) -> Result<Self> {
+        create_private(path)?;
+        let path = std::path::absolute(path).map_err(Error::file(path))?;
+        let lock = take_lock(&path)?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// `FASTAR_DATA_DIR`, or the system's place for application data (never a cache folder).
+pub(crate) fn default_folder(from_environment: Option<PathBuf>) -> Result<PathBuf> {
+    if let Some(folder) = from_environment.filter(|folder| !folder.as_os_str().is_empty()) {
+        return Ok(folder);
+    }
+    directories::ProjectDirs::from("", "", "FaStar")
+        .map(|dirs| dirs.data_dir().to_path_buf())
+        .ok_or(Error::NoHome)
+}
+
+fn create_private(path: &Path) -> Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(Error::file(path))
+}
+
+fn take_lock(folder: &Path) -> Result<File> {
+    let path = folder.join("lock");
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(Error::file(&path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            // The number only makes the message better; whatever stands in the file is not trusted.
+            let mut text = String::new();
+            let pid = match file.take(20).read_to_string(&mut text) {
+                Ok(_) => text.trim().parse().ok(),
+                Err(_) => None,
+            };
+            return Err(Error::Locked {
+                folder: folder.display().to_string(),
+                pid,
+            });
+        }
+        Err(TryLockError::Error(source)) => return Err(Error::File { path, source }),
+    }
+    file.set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .map_err(Error::file(&path))?;
+    Ok(file)
+}
+
+/// Writes a small file so that after a crash or power cut either the old or the new text is there, whole.
+pub(crate) fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let temporary = path.with_extension("partial");
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(&temporary)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(|error| {
+        // Best effort: the error that matters is the first one.
+        let _ = std::fs::remove_file(&temporary);
+        Error::file(path)(error)
+    })
+}
+
+/// Renames a damaged file so that nothing is lost: `chats.db` becomes `chats-damaged-DATE.db`. Returns the new path.
+pub(crate) fn set_aside(path: &Path, date: &str) -> Result<PathBuf> {
+    let stem = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let ending = path
+        .extension()
+        .map(|e| format!(".{}", e.to_string_lossy()))
+        .unwrap_or_default();
+    let free = (1..)
+        .map(|n| {
+            let number = if n == 1 {
+                String::new()
+            } else {
+                format!("-{n}")
+            };
+            path.with_file_name(format!("{stem}-damaged-{date}{number}{ending}"))
+        })
+        .find(|candidate| !candidate.exists())
+        .unwrap_or_else(|| path.with_extension("damaged"));
+    std::fs::rename(path, &free).map_err(Error::file(path))?;
+    Ok(free)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    #[test]
+    fn a_second_holder_is_told_who_has_the_folder_and_a_left_over_lock_file_blocks_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("lock"), "4294967294\n").unwrap();
+        let first = DataFolder::take(dir.path()).expect("a left-over file does not block");
+        let error = DataFolder::take(dir.path())
+            .err()
+            .expect("taken")
+            .to_string();
+        assert!(
+            error.contains(&format!("(process {})", std::process::id())),
+            "{error}"
+        );
+        assert!(error.contains(&dir.path().display().to_string()), "{error}");
+        drop(first);
+        DataFolder::take(dir.path()).expect("free again");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_data_folder_is_for_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a/b");
+        let _held = DataFolder::take(&folder).unwrap();
+        assert_eq!(
+            std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+    }
+
+    #[test]
+    fn the_environment_chooses_the_folder_and_an_empty_value_counts_as_unset() {
+        assert_eq!(
+            default_folder(Some("/x/y".into())).unwrap(),
+            Path::new("/x/y")
+        );
+        let default = default_folder(Some(PathBuf::new())).unwrap();
+        assert!(default.is_absolute());
+        assert!(!default.to_string_lossy().to_lowercase().contains("cache"));
+    }
+
+    #[test]
+    fn a_file_set_aside_never_replaces_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("chats.db");
+        for text in ["one", "two", "three"] {
+            std::fs::write(&path, text).unwrap();
+            let aside = set_aside(&path, "2026-01-02").unwrap();
+            assert_eq!(std::fs::read_to_string(aside).unwrap(), text);
+            assert!(!path.exists());
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3);
+    }
+}

@@ -1,0 +1,290 @@
+//! What can go wrong in the app, as one sentence each, and how it reaches a face: [`fastar_api::ApiError`].
+//!
+//! Panics are turned into such errors here too, so that a bug of ours ends one request and not the window.
+
+use std::cell::RefCell;
+use std::io::ErrorKind;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use fastar_api::{ApiError, ErrorCode};
+use rusqlite::ffi;
+
+/// Errors of this crate; every public method hands them out as [`ApiError`].
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("This chat does not exist any more.")]
+    ChatNotFound,
+    #[error("This answer does not exist any more.")]
+    AnswerNotFound,
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("This chat already has an answer being written.")]
+    Busy,
+    #[error("No model is ready to answer.")]
+    NoModel,
+    #[error("{}", sqlite_sentence(file, source))]
+    Database {
+        file: PathBuf,
+        source: rusqlite::Error,
+    },
+    #[error("{}", file_sentence(path, source))]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{path} is damaged.")]
+    Damaged { path: String, details: String },
+    #[error("{file} was written by a newer version of FaStar.")]
+    TooNew { file: String },
+    #[error("FaStar is already running with the data folder {folder}{}.", owner(*pid))]
+    Locked { folder: String, pid: Option<u32> },
+    #[error("There is no home folder to keep chats in.")]
+    NoHome,
+    #[error(transparent)]
+    Engine(#[from] fastar_engine::Error),
+    #[error("FaStar made a mistake of its own at {place}.")]
+    Panic { place: String },
+    #[error("FaStar could not start a thread.")]
+    Thread(std::io::Error),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An input or output error at a path.
+    pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Error + use<> {
+        let path = path.to_path_buf();
+        move |source| Error::File { path, source }
+    }
+
+    /// An error of the chat database.
+    pub(crate) fn database(file: &Path) -> impl Fn(rusqlite::Error) -> Error + use<> {
+        let file = file.to_path_buf();
+        move |source| Error::Database {
+            file: file.clone(),
+            source,
+        }
+    }
+}
+
+fn owner(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" (process {pid})"))
+        .unwrap_or_default()
+}
+
+fn sqlite_code(error: &rusqlite::Error) -> i32 {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => failure.extended_code & 0xff,
+        _ => ffi::SQLITE_ERROR,
+    }
+}
+
+/// The contents of the file, and not its surroundings, are the trouble.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(sqlite_code(error), ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB)
+}
+
+fn sqlite_sentence(file: &Path, error: &rusqlite::Error) -> String {
+    let file = file.display();
+    match sqlite_code(error) {
+        ffi::SQLITE_FULL => format!("The disk is full: nothing more can be saved in {file}."),
+        ffi::SQLITE_READONLY | ffi::SQLITE_PERM | ffi::SQLITE_CANTOPEN => {
+            format!("{file} cannot be written.")
+        }
+        ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => format!("{file} is in use by another program."),
+        ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => format!("{file} is damaged."),
+        _ => format!("{file} could not be read or written."),
+    }
+}
+
+fn file_sentence(path: &Path, error: &std::io::Error) -> String {
+    let path = path.display();
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            format!("The disk is full: {path} could not be written.")
+        }
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+            format!("{path} cannot be opened or written: no permission.")
+        }
+        ErrorKind::NotFound => format!("{path} does not exist."),
+        _ => format!("{path} could not be read or written: {error}."),
+    }
+}
+
+const STORAGE_HINT: &str =
+    "Make room on the disk, or check that you may write there, and try again.";
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> Self {
+        let (code, hint, details) = match &error {
+            Error::ChatNotFound | Error::AnswerNotFound => (ErrorCode::NotFound, None, None),
+            Error::BadRequest(_) => (ErrorCode::BadRequest, None, None),
+            Error::Busy => (
+                ErrorCode::Busy,
+                Some("Wait until it is written, or stop it first."),
+                None,
+            ),
+            Error::NoModel => (
+                ErrorCode::NoModel,
+                Some("Choose a model file, or use the demo model."),
+                None,
+            ),
+            Error::Database { source, .. } => {
+                let hint = if is_damage(source) {
+                    "Start FaStar again: it sets the damaged file aside and keeps it."
+                } else {
+                    STORAGE_HINT
+                };
+                (ErrorCode::Storage, Some(hint), Some(source.to_string()))
+            }
+            Error::File { source, .. } => (
+                ErrorCode::Storage,
+                Some(STORAGE_HINT),
+                Some(source.to_string()),
+            ),
+            Error::Damaged { details, .. } => (
+                ErrorCode::Storage,
+                Some("Start FaStar again: it sets the damaged file aside and keeps it."),
+                Some(details.clone()),
+            ),
+            Error::TooNew { .. } => (
+                ErrorCode::Storage,
+                Some("Update FaStar, or set FASTAR_DATA_DIR to another folder."),
+                None,
+            ),
+            Error::Locked { .. } => (
+                ErrorCode::Storage,
+                Some("Use that one, or set FASTAR_DATA_DIR to another folder."),
+                None,
+            ),
+            Error::NoHome => (
+                ErrorCode::Storage,
+                Some("Set FASTAR_DATA_DIR to a folder you can write in."),
+                None,
+            ),
+            Error::Engine(engine) => return from_engine(engine),
+            Error::Panic { .. } => (
+                ErrorCode::Internal,
+                Some("Your chats are safe. Try again, or start FaStar again."),
+                None,
+            ),
+            Error::Thread(source) => (
+                ErrorCode::Internal,
+                Some("The system may be out of memory or processes."),
+                Some(source.to_string()),
+            ),
+        };
+        ApiError {
+            code,
+            message: error.to_string(),
+            hint: hint.map(str::to_owned),
+            details,
+        }
+    }
+}
+
+fn from_engine(error: &fastar_engine::Error) -> ApiError {
+    use fastar_engine::Error as Engine;
+    let (code, hint) = match error {
+        Engine::Container(_) | Engine::Config(_) | Engine::Tensor(_) | Engine::Tokenizer(_) => (
+            ErrorCode::NoModel,
+            Some("Choose another model file, or use the demo model."),
+        ),
+        Engine::ContextFull { .. } => (ErrorCode::ContextFull, None),
+        Engine::Input(_) => (ErrorCode::BadRequest, None),
+        Engine::NotFinite(_) => (
+            ErrorCode::Internal,
+            Some("The model file may be damaged. Try again, or choose another model file."),
+        ),
+        Engine::Cancelled => (ErrorCode::Internal, None),
+    };
+    ApiError {
+        code,
+        message: error.to_string(),
+        hint: hint.map(str::to_owned),
+        details: None,
+    }
+}
+
+/// Locks even after a panic in another thread: every state behind our locks is whole between two statements.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+thread_local! {
+    static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Remembers where a panic happened and prints the place only: its message may hold text of a chat. Developer builds print
+/// the message as well.
+pub(crate) fn install_panic_hook() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let place = panic
+                .location()
+                .map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+            tracing::error!(%place, "panic");
+            if cfg!(debug_assertions) {
+                before(panic);
+            } else {
+                eprintln!("FaStar made a mistake of its own at {place}.");
+            }
+            PANIC_PLACE.with(|cell| *cell.borrow_mut() = Some(place));
+        }));
+    });
+}
+
+/// Runs a command; a panic in it becomes [`ErrorCode::Internal`] with its place.
+pub fn guard<T>(
+    command: impl FnOnce() -> std::result::Result<T, ApiError>,
+) -> std::result::Result<T, ApiError> {
+    match std::panic::catch_unwind(AssertUnwindSafe(command)) {
+        Ok(result) => result,
+        Err(_) => {
+            let place = PANIC_PLACE
+                .with(|cell| cell.borrow_mut().take())
+                .unwrap_or_else(|| "an unknown place".to_owned());
+            Err(Error::Panic { place }.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_internal_error_that_names_the_place_and_not_the_text() {
+        install_panic_hook();
+        let error = guard::<()>(|| panic!("secret text of a chat")).expect_err("panicked");
+        assert_eq!(error.code, ErrorCode::Internal);
+        assert!(error.message.contains("error.rs:"), "{}", error.message);
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+
+    #[test]
+    fn a_full_disk_and_a_read_only_folder_are_told_apart() {
+        let sentence = |code| {
+            let source = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            ApiError::from(Error::Database {
+                file: "/data/chats.db".into(),
+                source,
+            })
+        };
+        let full = sentence(ffi::SQLITE_FULL);
+        assert_eq!(full.code, ErrorCode::Storage);
+        assert!(full.message.contains("disk is full") && full.message.contains("/data/chats.db"));
+        let read_only = sentence(ffi::SQLITE_READONLY_DIRECTORY);
+        assert_eq!(read_only.code, ErrorCode::Storage);
+        assert!(
+            read_only.message.contains("cannot be written"),
+            "{}",
+            read_only.message
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! The seam to the engine: all that the app needs of a loaded model.
+//!
+//! The real implementation is [`load`]; tests of the app and of its faces put a scripted model in its place, so that every
+//! moment of an answer can be reached on purpose.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fastar_engine::{
+    Answer, Cancel, Engine, Event, Message, ModelFacts, Options, Sampling, Session,
+};
+
+/// Where a model comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The embedded demo.
+    Demo,
+    /// A container on disk.
+    File(PathBuf),
+}
+
+/// A loaded model, shared between threads.
+pub trait Model: Send + Sync {
+    /// Facts for people.
+    fn facts(&self) -> &ModelFacts;
+    /// A fresh timeline; it stays on the thread that made it.
+    fn timeline(&self) -> Box<dyn Timeline>;
+}
+
+/// One conversation's cached state.
+pub trait Timeline {
+    /// See [`Engine::answer`].
+    fn answer(
+        &mut self,
+        messages: &[Message],
+        sampling: &Sampling,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> fastar_engine::Result<Answer>;
+}
+
+/// Loads a model; called on a thread of its own.
+pub type Loader = Arc<dyn Fn(&Source) -> fastar_engine::Result<Arc<dyn Model>> + Send + Sync>;
+
+/// Loads with the engine.
+pub fn load(source: &Source) -> fastar_engine::Result<Arc<dyn Model>> {
+    let options = Options::default();
+    let engine = match source {
+        Source::Demo => Engine::from_static(crate::demo::bytes(), &options)?,
+        Source::File(path) => Engine::open(path, &options)?,
+    };
+    if !engine.facts().has_tokenizer {
+        return Err(fastar_engine::Error::Tokenizer(
+            "This model file contains no tokenizer, so it cannot read or write text. Convert it again from a folder with tokenizer.json."
+                .into(),
+        ));
+    }
+    Ok(Arc::new(EngineModel(engine)))
+}
+
+struct EngineModel(Engine);
+
+struct EngineTimeline {
+    engine: Engine,
+    session: Session,
+}
+
+impl Model for EngineModel {
+    fn facts(&self) -> &ModelFacts {
+        self.0.facts()
+    }
+
+    fn timeline(&self) -> Box<dyn Timeline> {
+        Box::new(EngineTimeline {
+            engine: self.0.clone(),
+            session: self.0.session(),
+        })
+    }
+}
+
+impl Timeline for EngineTimeline {
+    fn answer(
+        &mut self,
+        messages: &[Message],
+        sampling: &Sampling,
+        cancel: &Cancel,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> fastar_engine::Result<Answer> {
+        self.engine
+            .answer(&mut self.session, messages, sampling, cancel, on_event)
+    }
+}

@@ -1,0 +1,137 @@
+//! The settings file: a small JSON object that holds only what differs from the defaults.
+//!
+//! Keys this version does not know are kept, so that an older version does not undo a newer one.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::data::{set_aside, write_whole};
+use crate::error::{Error, Result};
+
+const MODEL: &str = "model";
+
+pub(crate) struct Settings {
+    file: PathBuf,
+    values: Map<String, Value>,
+}
+
+impl Settings {
+    /// Reads `settings.json` of the data folder. A damaged file is set aside with the date in its name; the second value
+    /// is then a sentence for the person.
+    pub(crate) fn open(folder: &Path, date: &str) -> Result<(Self, Option<String>)> {
+        let file = folder.join("settings.json");
+        let bytes = match std::fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok((
+                    Self {
+                        file,
+                        values: Map::new(),
+                    },
+                    None,
+                ));
+            }
+            Err(source) => return Err(Error::File { path: file, source }),
+        };
+        match serde_json::from_slice::<Map<String, Value>>(&bytes) {
+            Ok(values) => Ok((Self { file, values }, None)),
+            Err(_) => {
+                let aside = set_aside(&file, date)?;
+                let notice = format!(
+                    "The settings could not be read, so the defaults are used. The old file is kept as {}.",
+                    aside.display()
+                );
+                Ok((
+                    Self {
+                        file,
+                        values: Map::new(),
+                    },
+                    Some(notice),
+                ))
+            }
+        }
+    }
+
+    /// The model file the person chose; none for the demo.
+    pub(crate) fn model(&self) -> Option<PathBuf> {
+        self.values
+            .get(MODEL)
+            .and_then(Value::as_str)
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
+    }
+
+    /// Remembers the model file; none for the demo, which is the default and therefore not written.
+    pub(crate) fn set_model(&mut self, path: Option<&Path>) -> Result<()> {
+        let value = match path {
+            None => None,
+            Some(path) => Some(path.to_str().ok_or_else(|| {
+                Error::BadRequest(format!(
+                    "The path {} contains bytes that are not text and cannot be remembered. Rename the file or folder.",
+                    path.display()
+                ))
+            })?),
+        };
+        let old = self.values.get(MODEL).and_then(Value::as_str);
+        if old == value {
+            return Ok(());
+        }
+        let mut values = self.values.clone();
+        match value {
+            Some(path) => values.insert(MODEL.to_owned(), Value::from(path)),
+            None => values.remove(MODEL),
+        };
+        let text = serde_json::to_vec_pretty(&values).map_err(|error| Error::File {
+            path: self.file.clone(),
+            source: error.into(),
+        })?;
+        write_whole(&self.file, &text)?;
+        self.values = values;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn text(dir: &tempfile::TempDir) -> String {
+        std::fs::read_to_string(dir.path().join("settings.json")).unwrap()
+    }
+
+    #[test]
+    fn the_file_holds_only_what_differs_and_keeps_what_it_does_not_know() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut settings, notice) = Settings::open(dir.path(), "d").unwrap();
+        assert_eq!(notice, None);
+        settings.set_model(None).unwrap();
+        assert!(!dir.path().join("settings.json").exists());
+
+        std::fs::write(
+            dir.path().join("settings.json"),
+            r#"{"from_the_future":[1]}"#,
+        )
+        .unwrap();
+        let (mut settings, _) = Settings::open(dir.path(), "d").unwrap();
+        settings.set_model(Some(Path::new("/m/flash.fst"))).unwrap();
+        let (mut again, _) = Settings::open(dir.path(), "d").unwrap();
+        assert_eq!(again.model().as_deref(), Some(Path::new("/m/flash.fst")));
+        again.set_model(None).unwrap();
+        let value: Value = serde_json::from_str(&text(&dir)).unwrap();
+        assert_eq!(value, serde_json::json!({"from_the_future": [1]}));
+        assert!(!dir.path().join("settings.partial").exists());
+    }
+
+    #[test]
+    fn damaged_settings_are_set_aside_and_told() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("settings.json"), "\0\0\0\0").unwrap();
+        let (settings, notice) = Settings::open(dir.path(), "2026-01-02").unwrap();
+        assert_eq!(settings.model(), None);
+        let aside = dir.path().join("settings-damaged-2026-01-02.json");
+        assert_eq!(std::fs::read(&aside).unwrap(), b"\0\0\0\0");
+        assert!(notice.unwrap().contains(&aside.display().to_string()));
+    }
+}
