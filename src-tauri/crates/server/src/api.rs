@@ -1,0 +1,232 @@
+//! The commands of the contract over HTTP: `POST /api/<command>` with a JSON object of the arguments.
+//!
+//! An answer is 200 with JSON, or an error status with an [`ApiError`]. Commands that write an answer reply with
+//! `text/event-stream`: one `data:` line of JSON per event, and a comment at once and every ten seconds.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use fastar_api::{ApiError, ErrorCode};
+use fastar_app::{App, Listener, guard, unsupported};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Largest request body in bytes; room for the longest message with every character escaped once.
+pub(crate) const MAX_BODY: usize = 4_000_000;
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// Names of all commands, as on every other face.
+pub const COMMANDS: &[&str] = &[
+    "app_info",
+    "model_state",
+    "model_choose",
+    "model_use_demo",
+    "chat_list",
+    "chat_open",
+    "chat_rename",
+    "chat_delete",
+    "chat_restore",
+    "message_send",
+    "message_regenerate",
+    "generation_attach",
+    "generation_stop",
+    "link_open",
+];
+
+enum Reply {
+    Value(Value),
+    Stream(Box<Listener>),
+}
+
+#[derive(Deserialize)]
+struct NoArguments {}
+#[derive(Deserialize)]
+struct Id {
+    id: String,
+}
+#[derive(Deserialize)]
+struct Rename {
+    id: String,
+    title: String,
+}
+#[derive(Deserialize)]
+struct Send {
+    chat_id: Option<String>,
+    text: String,
+}
+#[derive(Deserialize)]
+struct ChatId {
+    chat_id: String,
+}
+#[derive(Deserialize)]
+struct AnswerId {
+    answer_id: String,
+}
+#[derive(Deserialize)]
+struct Link {
+    url: String,
+}
+
+/// Runs one command.
+pub(crate) async fn command(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Response {
+    if !COMMANDS.contains(&name.as_str()) {
+        return unknown().await;
+    }
+    let Ok(body) = to_bytes(body, MAX_BODY).await else {
+        return refusal(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("The request could not be read whole, or has more than {MAX_BODY} bytes, which is the limit."),
+        )
+        .into_response();
+    };
+    // Commands wait for the disk; they must not hold up other requests.
+    let ran = tokio::task::spawn_blocking(move || guard(|| run(&app, &name, &body))).await;
+    match ran {
+        Ok(Ok(Reply::Value(value))) => Json(value).into_response(),
+        Ok(Ok(Reply::Stream(listener))) => stream(*listener),
+        Ok(Err(error)) => (status(error.code), Json(error)).into_response(),
+        // Only when the runtime is ending.
+        Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "FaStar is ending.").into_response(),
+    }
+}
+
+/// The reply to a path below `/api` that is no command, or to a method other than POST.
+pub(crate) async fn unknown() -> Response {
+    (StatusCode::NOT_FOUND, Json(no_such_command())).into_response()
+}
+
+fn no_such_command() -> ApiError {
+    ApiError {
+        code: ErrorCode::NotFound,
+        message: "There is no such command.".into(),
+        hint: Some("Commands are sent with POST to /api/<command>.".into()),
+        details: None,
+    }
+}
+
+fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
+    match name {
+        "app_info" => no_arguments(body).and_then(|()| value(app.app_info())),
+        "model_state" => no_arguments(body).and_then(|()| value(app.model_state())),
+        "model_choose" => Err(unsupported(
+            "A model file cannot be chosen in the browser. Start `fastar serve --model FILE`, or use the desktop app.",
+        )),
+        "model_use_demo" => no_arguments(body).and_then(|()| value(app.model_use_demo()?)),
+        "chat_list" => no_arguments(body).and_then(|()| value(app.chat_list()?)),
+        "chat_open" => arguments(body).and_then(|Id { id }| value(app.chat_open(&id)?)),
+        "chat_rename" => {
+            arguments(body).and_then(|Rename { id, title }| value(app.chat_rename(&id, &title)?))
+        }
+        "chat_delete" => arguments(body).and_then(|Id { id }| value(app.chat_delete(&id)?)),
+        "chat_restore" => arguments(body).and_then(|Id { id }| value(app.chat_restore(&id)?)),
+        "message_send" => arguments(body).and_then(|Send { chat_id, text }| {
+            app.message_send(chat_id.as_deref(), &text).map(stream_of)
+        }),
+        "message_regenerate" => arguments(body)
+            .and_then(|ChatId { chat_id }| app.message_regenerate(&chat_id).map(stream_of)),
+        "generation_attach" => arguments(body)
+            .and_then(|AnswerId { answer_id }| app.generation_attach(&answer_id).map(stream_of)),
+        "generation_stop" => arguments(body)
+            .and_then(|AnswerId { answer_id }| value(app.generation_stop(&answer_id)?)),
+        "link_open" => arguments(body).and_then(|Link { url }| {
+            app.link_open(&url)?;
+            Err(unsupported("The browser opens links itself."))
+        }),
+        _ => Err(no_such_command()),
+    }
+}
+
+fn arguments<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(|error| ApiError {
+        code: ErrorCode::BadRequest,
+        message: format!("The arguments are not as expected: {error}."),
+        hint: None,
+        details: None,
+    })
+}
+
+fn no_arguments(body: &[u8]) -> Result<(), ApiError> {
+    arguments::<NoArguments>(body).map(|NoArguments {}| ())
+}
+
+fn value(value: impl Serialize) -> Result<Reply, ApiError> {
+    serde_json::to_value(value)
+        .map(Reply::Value)
+        .map_err(|error| ApiError {
+            code: ErrorCode::Internal,
+            message: "FaStar could not write its reply.".into(),
+            hint: None,
+            details: Some(error.to_string()),
+        })
+}
+
+fn stream_of(listener: Listener) -> Reply {
+    Reply::Stream(Box::new(listener))
+}
+
+/// Events until the last one or until the client has gone; the answer is written to its end in any case.
+fn stream(mut listener: Listener) -> Response {
+    // One event waits at most: a client that does not read gets the rest in one larger piece later.
+    let (sender, receiver) = mpsc::channel::<Result<Event, Infallible>>(1);
+    tokio::spawn(async move {
+        if sender
+            .send(Ok(Event::default().comment("fastar")))
+            .await
+            .is_err()
+        {
+            return;
+        }
+        loop {
+            let event = tokio::select! {
+                () = sender.closed() => return,
+                event = listener.next() => event,
+            };
+            let Some(event) = event else { return };
+            let Ok(data) = serde_json::to_string(&event) else {
+                return;
+            };
+            if sender.send(Ok(Event::default().data(data))).await.is_err() {
+                return;
+            }
+        }
+    });
+    Sse::new(ReceiverStream::new(receiver))
+        .keep_alive(KeepAlive::new().interval(HEARTBEAT).text("fastar"))
+        .into_response()
+}
+
+/// An error that the transport found.
+pub(crate) fn refusal(status: StatusCode, message: &str) -> impl IntoResponse + use<> {
+    let error = ApiError {
+        code: ErrorCode::BadRequest,
+        message: message.to_owned(),
+        hint: None,
+        details: None,
+    };
+    (status, Json(error))
+}
+
+fn status(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::NotFound => StatusCode::NOT_FOUND,
+        ErrorCode::BadRequest | ErrorCode::ContextFull => StatusCode::BAD_REQUEST,
+        ErrorCode::Busy => StatusCode::CONFLICT,
+        ErrorCode::NoModel => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorCode::Storage => StatusCode::INSUFFICIENT_STORAGE,
+        ErrorCode::Unsupported => StatusCode::NOT_IMPLEMENTED,
+        ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

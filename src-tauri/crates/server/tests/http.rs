@@ -1,0 +1,613 @@
+//! Promises of the server, over real sockets.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../../app/tests/scripted/mod.rs"]
+mod scripted;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fastar_api::{
+    ApiError, AppInfo, ChatSummary, ErrorCode, Face, GenerationEvent, MessageStatus, ModelState,
+};
+use fastar_app::App;
+use scripted::{Script, Step, wait_until};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+struct Running {
+    address: SocketAddr,
+    app: App,
+    script: Script,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Running {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let script = Script::new();
+        let app = script.app(folder.path());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (tell, address) = std::sync::mpsc::channel();
+        let served = app.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let bound = fastar_server::bind(0).await.unwrap();
+                tell.send(bound.address()).unwrap();
+                let until = async {
+                    let _ = stopped.await;
+                };
+                bound.serve(served, until).await.unwrap();
+            });
+        });
+        let address = address.recv().unwrap();
+        Self {
+            address,
+            app,
+            script,
+            stop: Some(stop),
+            thread: Some(thread),
+            _folder: folder,
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream
+    }
+
+    /// Sends raw bytes and reads until the server closes.
+    fn raw(&self, request: &str) -> Response {
+        let mut stream = self.connect();
+        // A refusal may come, and the connection close, before everything was sent.
+        let _ = stream.write_all(request.as_bytes());
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        Response::parse(&bytes)
+    }
+
+    fn get(&self, path: &str) -> Response {
+        let host = self.address;
+        self.raw(&format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        ))
+    }
+
+    fn post_with(&self, path: &str, headers: &str, body: &str) -> Response {
+        self.raw(&format!(
+            "POST {path} HTTP/1.1\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        ))
+    }
+
+    fn post(&self, command: &str, arguments: &Value) -> Response {
+        self.post_text(command, &arguments.to_string())
+    }
+
+    fn post_text(&self, command: &str, body: &str) -> Response {
+        let headers = format!(
+            "Host: {}\r\nContent-Type: application/json\r\n",
+            self.address
+        );
+        self.post_with(&format!("/api/{command}"), &headers, body)
+    }
+
+    /// Begins a streamed command; what follows the head is read line by line.
+    fn stream(&self, command: &str, arguments: &Value) -> BufReader<TcpStream> {
+        let body = arguments.to_string();
+        let mut stream = self.connect();
+        write!(
+            stream,
+            "POST /api/{command} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(reader.read_line(&mut head).unwrap(), 0, "{head}");
+        }
+        let head = head.to_lowercase();
+        assert!(
+            head.starts_with("http/1.0 200") || head.starts_with("http/1.1 200"),
+            "{head}"
+        );
+        assert!(head.contains("content-type: text/event-stream"), "{head}");
+        assert!(head.contains("cache-control: no-cache"), "{head}");
+        reader
+    }
+
+    fn end(&mut self) {
+        self.stop.take().map(|stop| stop.send(()));
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.end();
+        }
+    }
+}
+
+struct Response {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Response {
+    fn parse(bytes: &[u8]) -> Self {
+        let end = bytes
+            .windows(4)
+            .position(|w| w == b"\r\n\r\n")
+            .unwrap_or_else(|| {
+                panic!("no whole head in {:?}", String::from_utf8_lossy(bytes));
+            });
+        let head = String::from_utf8(bytes[..end].to_vec())
+            .unwrap()
+            .to_lowercase();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self {
+            status,
+            head,
+            body: bytes[end + 4..].to_vec(),
+        }
+    }
+
+    fn json<T: serde::de::DeserializeOwned>(&self) -> T {
+        assert!(
+            self.head.contains("content-type: application/json"),
+            "{}",
+            self.head
+        );
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.head
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}: ")))
+    }
+}
+
+fn next_event(reader: &mut BufReader<TcpStream>) -> Option<GenerationEvent> {
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap() == 0 {
+            return None;
+        }
+        match line.trim_end() {
+            "" => {}
+            comment if comment.starts_with(':') => {}
+            data => {
+                return Some(serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap());
+            }
+        }
+    }
+}
+
+fn rest_of(reader: &mut BufReader<TcpStream>) -> (String, MessageStatus) {
+    let mut text = String::new();
+    loop {
+        match next_event(reader).expect("finished before the stream ends") {
+            GenerationEvent::Text { text: more } => text.push_str(&more),
+            GenerationEvent::Finished { answer, .. } => {
+                assert_eq!(next_event(reader), None, "nothing follows");
+                return (text, answer.status);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn every_command_of_the_contract_answers() {
+    let server = Running::new();
+    let info: AppInfo = server.post("app_info", &json!({})).json();
+    assert_eq!((info.face, info.version.as_str()), (Face::Web, "0.1.0"));
+    let state: ModelState = server.post("model_state", &json!({})).json();
+    assert!(matches!(state, ModelState::Ready { .. }));
+    let state: ModelState = server.post("model_use_demo", &json!({})).json();
+    assert!(matches!(state, ModelState::Loading { .. }));
+    scripted::loaded(&server.app);
+
+    let mut answer = server.stream("message_send", &json!({"chat_id": null, "text": "hello"}));
+    let Some(GenerationEvent::Started {
+        chat,
+        user,
+        answer: row,
+    }) = next_event(&mut answer)
+    else {
+        panic!()
+    };
+    assert_eq!(user.unwrap().text, "hello");
+    let mut late = server.stream("generation_attach", &json!({"answer_id": row.id}));
+    server.script.say("Hi 👋\nline two");
+    server.script.step(Step::End);
+    assert_eq!(
+        rest_of(&mut answer),
+        ("Hi 👋\nline two".into(), MessageStatus::Done)
+    );
+    assert!(matches!(
+        next_event(&mut late),
+        Some(GenerationEvent::Started { .. })
+    ));
+    assert_eq!(rest_of(&mut late).1, MessageStatus::Done);
+
+    let mut again = server.stream("message_regenerate", &json!({"chat_id": chat.id}));
+    let Some(GenerationEvent::Started { answer: row, .. }) = next_event(&mut again) else {
+        panic!()
+    };
+    let stopped = server.post("generation_stop", &json!({"answer_id": row.id}));
+    assert_eq!(
+        (stopped.status, stopped.body.as_slice()),
+        (200, b"null".as_slice())
+    );
+    assert_eq!(rest_of(&mut again).1, MessageStatus::Stopped);
+
+    let renamed: ChatSummary = server
+        .post("chat_rename", &json!({"id": chat.id, "title": "New"}))
+        .json();
+    assert_eq!(renamed.title, "New");
+    let opened: fastar_api::Chat = server.post("chat_open", &json!({"id": chat.id})).json();
+    assert_eq!(opened.messages.len(), 2);
+    assert_eq!(
+        server.post("chat_delete", &json!({"id": chat.id})).body,
+        b"null"
+    );
+    let list: Vec<ChatSummary> = server.post("chat_list", &json!({})).json();
+    assert_eq!(list, []);
+    let restored: ChatSummary = server.post("chat_restore", &json!({"id": chat.id})).json();
+    assert_eq!(restored.id, chat.id);
+
+    let choose = server.post("model_choose", &json!({}));
+    assert_eq!(
+        (choose.status, choose.json::<ApiError>().code),
+        (501, ErrorCode::Unsupported)
+    );
+    let link = server.post("link_open", &json!({"url": "https://example.org/"}));
+    assert_eq!(link.json::<ApiError>().code, ErrorCode::Unsupported);
+    let link = server.post("link_open", &json!({"url": "javascript:alert(1)"}));
+    assert_eq!(link.json::<ApiError>().code, ErrorCode::BadRequest);
+    // None is missing from the dispatch: an unknown name would be 404, wrong arguments are 400.
+    for command in fastar_server::COMMANDS {
+        assert_ne!(server.post_text(command, "[]").status, 404, "{command}");
+    }
+    assert_eq!(server.get("/health").body, b"ok\n");
+}
+
+#[test]
+fn errors_have_their_status_and_one_sentence() {
+    let server = Running::new();
+    for (command, body, status, code) in [
+        (
+            "chat_open",
+            r#"{"id":"nonsense"}"#,
+            404,
+            ErrorCode::NotFound,
+        ),
+        ("chat_open", r#"{}"#, 400, ErrorCode::BadRequest),
+        ("chat_open", r#"{"id":7}"#, 400, ErrorCode::BadRequest),
+        ("chat_open", r#"{"id":"a"} x"#, 400, ErrorCode::BadRequest),
+        ("chat_open", "", 400, ErrorCode::BadRequest),
+        ("chat_open", "not json", 400, ErrorCode::BadRequest),
+        (
+            "chat_open",
+            "{\"id\":\"\\ud800\"}",
+            400,
+            ErrorCode::BadRequest,
+        ),
+        (
+            "message_send",
+            r#"{"chat_id":null,"text":"  "}"#,
+            400,
+            ErrorCode::BadRequest,
+        ),
+        (
+            "message_send",
+            r#"{"chat_id":"nonsense","text":"x"}"#,
+            404,
+            ErrorCode::NotFound,
+        ),
+        (
+            "generation_attach",
+            r#"{"answer_id":"nonsense"}"#,
+            404,
+            ErrorCode::NotFound,
+        ),
+        ("no_such_command", "{}", 404, ErrorCode::NotFound),
+        ("chat_open/more", "{}", 404, ErrorCode::NotFound),
+    ] {
+        let response = server.post_text(command, body);
+        assert_eq!(response.status, status, "{command} {body}");
+        let error: ApiError = response.json();
+        assert_eq!(error.code, code, "{command} {body}");
+        assert!(
+            error.message.len() > 10 && !error.message.contains('\n'),
+            "{}",
+            error.message
+        );
+    }
+    let get = server.get("/api/chat_list");
+    assert_eq!(
+        (get.status, get.json::<ApiError>().code),
+        (404, ErrorCode::NotFound)
+    );
+
+    let mut busy = server.stream("message_send", &json!({"chat_id": null, "text": "x"}));
+    let Some(GenerationEvent::Started { chat, .. }) = next_event(&mut busy) else {
+        panic!()
+    };
+    let response = server.post("message_send", &json!({"chat_id": chat.id, "text": "y"}));
+    assert_eq!(
+        (response.status, response.json::<ApiError>().code),
+        (409, ErrorCode::Busy)
+    );
+}
+
+#[test]
+fn deeply_nested_json_and_huge_bodies_are_refused_and_the_server_lives() {
+    let server = Running::new();
+    for depth in [10_000, 200_000] {
+        for body in [
+            "[".repeat(depth),
+            r#"{"a":"#.repeat(depth),
+            format!(r#"{{"id":"x","unknown":{}}}"#, "[".repeat(depth)),
+        ] {
+            assert_eq!(server.post_text("chat_open", &body).status, 400);
+        }
+    }
+    let text = "a".repeat(4_100_000);
+    let response = server.post("message_send", &json!({"chat_id": null, "text": text}));
+    assert_eq!(response.status, 413);
+    assert!(response.json::<ApiError>().message.contains("4000000"));
+    let text = "a".repeat(2_100_000);
+    let response = server.post("message_send", &json!({"chat_id": null, "text": text}));
+    assert_eq!(response.status, 400);
+    let message = response.json::<ApiError>().message;
+    assert!(
+        message.contains("2100000") && message.contains("2000000"),
+        "{message}"
+    );
+    assert_eq!(server.get("/health").status, 200);
+    assert_eq!(server.app.chat_list().unwrap(), []);
+}
+
+#[test]
+fn other_names_for_this_computer_and_other_pages_are_refused() {
+    let server = Running::new();
+    let port = server.address.port();
+    let json_type = "Content-Type: application/json\r\n";
+    let ask = |headers: &str| server.post_with("/api/chat_list", headers, "{}");
+    for host in [
+        format!("127.0.0.1:{port}"),
+        format!("localhost:{port}"),
+        format!("[::1]:{port}"),
+    ] {
+        let headers = format!("Host: {host}\r\nOrigin: http://{host}\r\n{json_type}");
+        assert_eq!(ask(&headers).status, 200, "{host}");
+    }
+    let own = format!("Host: 127.0.0.1:{port}\r\n");
+    for (headers, status) in [
+        (format!("Host: evil.example\r\n{json_type}"), 403),
+        (format!("Host: evil.example:{port}\r\n{json_type}"), 403),
+        (format!("Host: 127.0.0.1\r\n{json_type}"), 403),
+        (format!("{own}Host: evil.example\r\n{json_type}"), 403),
+        (
+            format!("{own}Origin: http://evil.example\r\n{json_type}"),
+            403,
+        ),
+        (format!("{own}Origin: null\r\n{json_type}"), 403),
+        (
+            format!("{own}Origin: http://127.0.0.1:1\r\n{json_type}"),
+            403,
+        ),
+        (
+            format!("{own}Origin: https://127.0.0.1:{port}\r\n{json_type}"),
+            403,
+        ),
+        (own.clone(), 415),
+        (format!("{own}Content-Type: text/plain\r\n"), 415),
+        (
+            format!("{own}Content-Type: application/x-www-form-urlencoded\r\n"),
+            415,
+        ),
+        (
+            format!("{own}Content-Type: application/json; charset=utf-8\r\n"),
+            200,
+        ),
+    ] {
+        let response = ask(&headers);
+        assert_eq!(response.status, status, "{headers}");
+        assert!(
+            !response.head.contains("access-control"),
+            "{}",
+            response.head
+        );
+    }
+    let page = server.raw("GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+    assert_eq!(page.status, 403);
+    let preflight = server.raw(&format!(
+        "OPTIONS /api/chat_list HTTP/1.1\r\n{own}Origin: http://evil.example\r\nAccess-Control-Request-Method: POST\r\nConnection: close\r\n\r\n"
+    ));
+    assert_eq!(preflight.status, 403);
+    assert!(!preflight.head.contains("access-control"));
+}
+
+#[test]
+fn the_page_is_at_the_root_only_and_every_response_is_locked_down() {
+    let server = Running::new();
+    let page = server.get("/");
+    assert_eq!(page.status, 200);
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert_eq!(page.header("cache-control"), Some("no-cache"));
+    assert!(
+        String::from_utf8_lossy(&page.body)
+            .to_lowercase()
+            .contains("<!doctype html>")
+    );
+    let assets = std::fs::read_dir(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../ui/dist/assets"
+    ))
+    .map(|entries| {
+        entries
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect()
+    })
+    .unwrap_or_else(|_| Vec::new());
+    for name in assets {
+        let asset = server.get(&format!("/assets/{name}"));
+        assert_eq!(asset.status, 200);
+        assert_eq!(
+            asset.header("cache-control"),
+            Some("public, max-age=31536000, immutable")
+        );
+        assert_ne!(
+            asset.header("content-type"),
+            Some("application/octet-stream"),
+            "{name}"
+        );
+    }
+    for path in [
+        "/nothing",
+        "/../Cargo.toml",
+        "/assets/",
+        "/assets/../index.htm",
+        "/index.html/x",
+        "/%2e%2e/",
+    ] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+    for path in ["/", "/nothing", "/api/nothing", "/health"] {
+        let response = server.get(path);
+        let policy = response.header("content-security-policy").unwrap();
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "connect-src 'self'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+        ] {
+            assert!(policy.contains(part), "{path}: {policy}");
+        }
+        assert!(
+            !policy.contains("unsafe") && !policy.contains('*'),
+            "{policy}"
+        );
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(response.header("referrer-policy"), Some("no-referrer"));
+    }
+}
+
+#[test]
+fn a_client_hears_something_at_once_even_while_nothing_is_written() {
+    let server = Running::new();
+    let mut stream = server.stream("message_send", &json!({"chat_id": null, "text": "x"}));
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    assert_eq!(line, ": fastar\n");
+}
+
+#[test]
+fn a_client_that_goes_away_or_never_reads_leaves_the_answer_and_other_clients_alone() {
+    let server = Running::new();
+    let mut gone = server.stream("message_send", &json!({"chat_id": null, "text": "x"}));
+    let Some(GenerationEvent::Started { answer, .. }) = next_event(&mut gone) else {
+        panic!()
+    };
+    let stuck = server.stream("generation_attach", &json!({"answer_id": answer.id}));
+    drop(gone);
+    let mut reads = server.stream("generation_attach", &json!({"answer_id": answer.id}));
+    let block = "0123456789".repeat(1000);
+    for _ in 0..2000 {
+        server.script.say(&block);
+    }
+    server.script.step(Step::End);
+    let Some(GenerationEvent::Started { answer: row, .. }) = next_event(&mut reads) else {
+        panic!()
+    };
+    let (text, status) = rest_of(&mut reads);
+    assert_eq!(
+        (row.text.len() + text.len(), status),
+        (20_000_000, MessageStatus::Done)
+    );
+    // The stuck one is still connected; the server serves others.
+    assert_eq!(server.get("/health").status, 200);
+    drop(stuck);
+}
+
+#[test]
+fn a_taken_port_is_one_sentence_that_names_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let error = runtime
+        .block_on(fastar_server::bind(port))
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains(&port.to_string()) && error.contains("--port"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_server_listens_on_this_computer_only() {
+    assert!(Running::new().address.ip().is_loopback());
+}
+
+#[test]
+fn at_the_end_running_answers_are_saved_and_their_streams_closed_even_when_a_client_is_stuck() {
+    let mut server = Running::new();
+    let mut stream = server.stream("message_send", &json!({"chat_id": null, "text": "x"}));
+    let Some(GenerationEvent::Started { chat, answer, .. }) = next_event(&mut stream) else {
+        panic!()
+    };
+    let _stuck = server.stream("generation_attach", &json!({"answer_id": answer.id}));
+    let block = "0123456789".repeat(1000);
+    for _ in 0..500 {
+        server.script.say(&block);
+    }
+    wait_until("all was written", || {
+        server.app.chat_open(&chat.id).unwrap().messages[1]
+            .text
+            .len()
+            == 5_000_000
+    });
+    let reader = std::thread::spawn(move || rest_of(&mut stream));
+    server.end();
+    let (text, status) = reader.join().unwrap();
+    assert_eq!(
+        (text.len(), status),
+        (5_000_000, MessageStatus::Interrupted)
+    );
+    let row = server.app.chat_open(&chat.id).unwrap().messages.remove(1);
+    assert_eq!(
+        (row.text.len(), row.status),
+        (5_000_000, MessageStatus::Interrupted)
+    );
+    assert!(TcpStream::connect(server.address).is_err());
+}
