@@ -1,0 +1,22 @@
+//! Facts about the app, and links.
+
+use fastar_api::{ApiError, AppInfo};
+use fastar_app::{App, guard};
+use tauri::State;
+
+use crate::browser;
+
+type Result<T> = std::result::Result<T, ApiError>;
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn app_info(app: State<'_, App>) -> Result<AppInfo> {
+    guard(|| Ok(app.app_info()))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn link_open(app: State<'_, App>, url: String) -> Result<()> {
+    guard(|| {
+        app.link_open(&url)
+            .and_then(|checked| browser::open(&checked))
+    })
+}

@@ -1,0 +1,121 @@
+//! The desktop shell: a window around [`fastar_app`]. It opens the app, hands its commands to the page, and adds what only a
+//! desktop has (dialogs, the browser). No logic of chats or models is here.
+
+mod browser;
+mod commands;
+mod dialogs;
+mod start;
+mod window;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use fastar_api::{ApiError, Face};
+use fastar_app::{App, Options};
+use tauri::{Manager, RunEvent};
+
+use start::{Graphics, Wish};
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let (model, safe) = match start::wish(std::env::args_os().skip(1)) {
+        Wish::Window {
+            model,
+            safe_graphics,
+        } => (model, safe_graphics),
+        Wish::Print(text) => {
+            println!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Wish::Wrong(text) => {
+            eprintln!("{text}");
+            return ExitCode::from(2);
+        }
+    };
+    #[cfg(target_os = "linux")]
+    {
+        let is_set = |name: &str| std::env::var_os(name).is_some();
+        let has_value = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if let Some(sentence) = start::missing_display(has_value) {
+            eprintln!("{sentence}");
+            return ExitCode::FAILURE;
+        }
+        let graphics = Graphics {
+            nvidia: std::path::Path::new("/sys/module/nvidia").exists(),
+            wayland: has_value("WAYLAND_DISPLAY"),
+            safe,
+        };
+        for (name, value) in start::graphics_variables(&graphics, is_set) {
+            // SAFETY: no other thread exists yet: this is the first thing that `main` does.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = safe;
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    match run(model) {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("The window could not be opened: {error}.");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn open_app(model: Option<PathBuf>) -> Result<App, ApiError> {
+    let mut options = Options::from_environment(Face::Desktop)?;
+    options.model = model.or(options.model);
+    App::open(options)
+}
+
+fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
+    let opened = open_app(model);
+    if let Err(error) = &opened {
+        eprintln!("{error}");
+        // Whoever started FaStar from a terminal has read it; others need a dialog.
+        if std::io::stderr().is_terminal() {
+            return Ok(1);
+        }
+    }
+    let tauri = tauri::Builder::default()
+        .plugin(tauri_plugin_dialog::init())
+        .invoke_handler(tauri::generate_handler![
+            commands::system::app_info,
+            commands::models::model_state,
+            commands::models::model_choose,
+            commands::models::model_use_demo,
+            commands::chat::chat_list,
+            commands::chat::chat_open,
+            commands::chat::chat_rename,
+            commands::chat::chat_delete,
+            commands::chat::chat_restore,
+            commands::chat::message_send,
+            commands::chat::message_regenerate,
+            commands::chat::generation_attach,
+            commands::chat::generation_stop,
+            commands::system::link_open,
+        ])
+        .setup(|tauri| {
+            let handle = tauri.handle();
+            match opened {
+                Ok(app) => {
+                    handle.manage(app);
+                    window::open(handle)?;
+                }
+                Err(error) => dialogs::cannot_start(handle, &error),
+            }
+            Ok(())
+        })
+        .build(tauri::generate_context!())?;
+    Ok(tauri.run_return(|handle, event| {
+        if let RunEvent::Exit = event
+            && let Some(app) = handle.try_state::<App>()
+        {
+            app.shut_down();
+        }
+    }))
+}
