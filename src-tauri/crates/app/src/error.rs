@@ -198,6 +198,7 @@ fn from_engine(error: &fastar_engine::Error) -> ApiError {
             ErrorCode::Internal,
             Some("The model file may be damaged. Try again, or choose another model file."),
         ),
+        Engine::SessionFile(_) => (ErrorCode::Storage, None),
         Engine::Cancelled => (ErrorCode::Internal, None),
     };
     ApiError {
