@@ -1,2 +1,80 @@
-//! Placeholder.
-fn main() {}
+//! The `fastar` command: chat in the terminal, answer one prompt, serve the web interface, and convert or look into model files.
+//!
+//! Only the answer goes to stdout; everything else a person reads goes to stderr. Exit codes: 0 done, 1 an error (one sentence on
+//! stderr), 2 wrong usage, 130 stopped with Ctrl+C. Nothing here computes; the work is in the crates below.
+
+mod arguments;
+mod chat;
+mod failure;
+mod interrupt;
+mod logits;
+mod model;
+mod once;
+mod prompt;
+mod serve;
+mod terminal;
+mod tools;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use arguments::{Arguments, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are not errors; whether anyone reads them is not ours to fail on.
+            let _ = error.print();
+            return ExitCode::from(error.exit_code().clamp(0, 255) as u8);
+        }
+    };
+    let outcome = start_log()
+        .and_then(|()| arguments.command())
+        .and_then(perform);
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(sentence) = failure.sentence() {
+                terminal::note(&format!("fastar: {sentence}"));
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+fn perform(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Chat(options) => chat::chat(&options),
+        Command::Run(options) => once::run(&options),
+        Command::Serve(options) => serve::serve(&options),
+        Command::Convert(options) => tools::convert(&options),
+        Command::Inspect(options) => tools::inspect(&options),
+        Command::Logits(options) => logits::logits(&options),
+    }
+}
+
+/// Logs go to stderr, and only when asked for with FASTAR_LOG or RUST_LOG (for example `debug`).
+fn start_log() -> Result<(), Failure> {
+    let Some((name, filter)) = ["FASTAR_LOG", "RUST_LOG"]
+        .into_iter()
+        .find_map(|name| Some((name, std::env::var(name).ok()?)))
+        .filter(|(_, filter)| !filter.is_empty())
+    else {
+        return Ok(());
+    };
+    let filter = tracing_subscriber::EnvFilter::try_new(&filter).map_err(|e| {
+        Failure::Usage(format!(
+            "{name} is {filter:?}, which is not a log filter ({e})."
+        ))
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    Ok(())
+}

@@ -1,0 +1,343 @@
+//! The command line. Subcommands are the way; the flat flags of the original FaStar lead to the same commands.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// Runs DeepSeek V4 on this computer: chat, one answer, web interface, model files.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fastar",
+    version,
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
+    after_help = "Without --model, the small demo model that is built in answers.\n\
+        The flags of the original FaStar work without a subcommand: --model, --model-dir, --prompt, --tokens, --temp, --top_p, --interactive, --serve, --port."
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    flat: Flat,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Talk with the model in the terminal
+    Chat(ChatOptions),
+    /// Answer one prompt; only the answer goes to stdout
+    Run(RunOptions),
+    /// Serve the web interface on this computer (127.0.0.1)
+    Serve(ServeOptions),
+    /// Make a .fst model file from a Hugging Face checkpoint folder
+    Convert(ConvertOptions),
+    /// Say what is in a .fst model file
+    Inspect(InspectOptions),
+    /// Write the raw logits for given token ids (for checking the engine)
+    Logits(LogitsOptions),
+}
+
+/// Which model, and how to run it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ModelOptions {
+    /// Model file (.fst); the built-in demo model when not given
+    #[arg(long, value_name = "FILE", conflicts_with = "model_dir")]
+    pub model: Option<PathBuf>,
+    /// Folder with a single .fst file in it
+    #[arg(long, value_name = "FOLDER")]
+    pub model_dir: Option<PathBuf>,
+    /// Threads to compute on; all cores when not given
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub threads: Option<usize>,
+}
+
+/// How tokens are chosen.
+#[derive(Args, Clone, Debug)]
+pub struct SamplingOptions {
+    /// Most tokens in an answer
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub tokens: Option<usize>,
+    /// Temperature, 0 or more; 0 always takes the likeliest token
+    #[arg(long, value_name = "T", value_parser = temperature, default_value = "0.6", allow_negative_numbers = true)]
+    pub temp: f32,
+    /// Keep the likeliest tokens that together have this probability: above 0, at most 1
+    #[arg(long = "top_p", alias = "top-p", value_name = "P", value_parser = top_p, default_value = "1", allow_negative_numbers = true)]
+    pub top_p: f32,
+    /// Same seed, same answer; random when not given
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub struct ChatOptions {
+    #[command(flatten)]
+    pub model: ModelOptions,
+    #[command(flatten)]
+    pub sampling: SamplingOptions,
+}
+
+/// Where the prompt comes from.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct PromptOptions {
+    /// The prompt; `-` reads it from stdin
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// File with the prompt; `-` reads it from stdin
+    #[arg(long, value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub prompt: PromptOptions,
+    #[command(flatten)]
+    pub model: ModelOptions,
+    #[command(flatten)]
+    pub sampling: SamplingOptions,
+}
+
+#[derive(Args, Debug)]
+pub struct ServeOptions {
+    /// Port on 127.0.0.1; 0 takes any free one
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    pub port: u16,
+    /// Model file (.fst); the one used last, or the built-in demo model, when not given
+    #[arg(long, value_name = "FILE", conflicts_with = "model_dir")]
+    pub model: Option<PathBuf>,
+    /// Folder with a single .fst file in it
+    #[arg(long, value_name = "FOLDER")]
+    pub model_dir: Option<PathBuf>,
+    /// Temperature of answers, 0 or more
+    #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
+    pub temp: Option<f32>,
+}
+
+#[derive(Args, Debug)]
+pub struct ConvertOptions {
+    /// Folder with config.json, the safetensors files and tokenizer.json
+    pub checkpoint_dir: PathBuf,
+    /// Model file to make
+    pub out: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct InspectOptions {
+    /// Model file (.fst)
+    pub file: PathBuf,
+    /// As JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct LogitsOptions {
+    #[command(flatten)]
+    pub model: ModelOptions,
+    /// File with the token ids, a JSON list of numbers
+    #[arg(long, value_name = "IDS.json")]
+    pub tokens: PathBuf,
+    /// File to write: `logits`, and with --decode `greedy` and `decode_logits`
+    #[arg(long, value_name = "OUT.safetensors")]
+    pub out: PathBuf,
+    /// Continue greedily for so many tokens
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub decode: Option<usize>,
+    /// Feed the ids in pieces of this size
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub chunk: Option<usize>,
+    /// Round as the hosted model does
+    #[arg(long)]
+    pub reference: bool,
+}
+
+/// The flags of the original FaStar.
+#[derive(Args, Debug)]
+struct Flat {
+    #[arg(long, hide = true, conflicts_with = "model_dir")]
+    model: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    model_dir: Option<PathBuf>,
+    #[arg(long, hide = true, value_parser = count)]
+    threads: Option<usize>,
+    #[arg(long, hide = true, allow_hyphen_values = true, conflicts_with_all = ["prompt_file", "interactive", "serve"])]
+    prompt: Option<String>,
+    #[arg(long, hide = true, conflicts_with_all = ["interactive", "serve"])]
+    prompt_file: Option<PathBuf>,
+    #[arg(long, hide = true, value_parser = count)]
+    tokens: Option<usize>,
+    #[arg(long, hide = true, value_parser = temperature, allow_negative_numbers = true)]
+    temp: Option<f32>,
+    #[arg(long = "top_p", alias = "top-p", hide = true, value_parser = top_p, allow_negative_numbers = true)]
+    top_p: Option<f32>,
+    #[arg(long, hide = true)]
+    seed: Option<u64>,
+    #[arg(long, hide = true, conflicts_with = "serve")]
+    interactive: bool,
+    #[arg(long, hide = true, conflicts_with_all = ["threads", "tokens", "top_p", "seed"])]
+    serve: bool,
+    #[arg(long, hide = true, requires = "serve")]
+    port: Option<u16>,
+}
+
+/// Temperature when none is given, the app's as well.
+const DEFAULT_TEMPERATURE: f32 = 0.6;
+const DEFAULT_PORT: u16 = 8642;
+
+impl Arguments {
+    /// The command that was asked for in either way.
+    pub fn command(self) -> Result<Command, Failure> {
+        if let Some(command) = self.command {
+            return Ok(command);
+        }
+        let flat = self.flat;
+        if flat.serve {
+            return Ok(Command::Serve(ServeOptions {
+                port: flat.port.unwrap_or(DEFAULT_PORT),
+                model: flat.model,
+                model_dir: flat.model_dir,
+                temp: flat.temp,
+            }));
+        }
+        let model = ModelOptions {
+            model: flat.model,
+            model_dir: flat.model_dir,
+            threads: flat.threads,
+        };
+        let sampling = SamplingOptions {
+            tokens: flat.tokens,
+            temp: flat.temp.unwrap_or(DEFAULT_TEMPERATURE),
+            top_p: flat.top_p.unwrap_or(1.0),
+            seed: flat.seed,
+        };
+        let prompt = PromptOptions {
+            prompt: flat.prompt,
+            prompt_file: flat.prompt_file,
+        };
+        if prompt.prompt.is_some() || prompt.prompt_file.is_some() {
+            return Ok(Command::Run(RunOptions {
+                prompt,
+                model,
+                sampling,
+            }));
+        }
+        if flat.interactive || model.model.is_some() || model.model_dir.is_some() {
+            return Ok(Command::Chat(ChatOptions { model, sampling }));
+        }
+        Err(Failure::Usage(
+            "What should be done? Give --prompt TEXT, --interactive or --serve; `fastar --help` shows everything.".into(),
+        ))
+    }
+}
+
+fn temperature(text: &str) -> Result<f32, String> {
+    text.parse()
+        .ok()
+        .filter(|t: &f32| t.is_finite() && *t >= 0.0)
+        .ok_or_else(|| "it must be a number, 0 or more".into())
+}
+
+fn top_p(text: &str) -> Result<f32, String> {
+    text.parse()
+        .ok()
+        .filter(|p: &f32| *p > 0.0 && *p <= 1.0)
+        .ok_or_else(|| "it must be a number above 0 and at most 1".into())
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|n| *n > 0)
+        .ok_or_else(|| "it must be a whole number, 1 or more".into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, Failure> {
+        let words = std::iter::once("fastar").chain(line.split_whitespace());
+        Arguments::try_parse_from(words)
+            .map_err(|e| Failure::Usage(e.to_string()))
+            .and_then(Arguments::command)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Arguments as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn the_flags_of_the_original_lead_to_the_same_commands() {
+        match parsed("--model x.fst --prompt hi --tokens 20 --temp 0 --top_p 0.9").unwrap() {
+            Command::Run(run) => {
+                assert_eq!(run.prompt.prompt.as_deref(), Some("hi"));
+                assert_eq!(run.model.model, Some("x.fst".into()));
+                assert_eq!(run.sampling.tokens, Some(20));
+                assert_eq!((run.sampling.temp, run.sampling.top_p), (0.0, 0.9));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(
+            parsed("--serve --port 8080").unwrap(),
+            Command::Serve(ServeOptions { port: 8080, .. })
+        ));
+        assert!(matches!(
+            parsed("--serve").unwrap(),
+            Command::Serve(ServeOptions {
+                port: DEFAULT_PORT,
+                ..
+            })
+        ));
+        assert!(matches!(parsed("--interactive").unwrap(), Command::Chat(_)));
+        assert!(matches!(parsed("--model-dir d").unwrap(), Command::Chat(_)));
+    }
+
+    #[test]
+    fn the_defaults_are_the_same_in_both_ways() {
+        let (Command::Run(new), Command::Run(old)) = (
+            parsed("run --prompt hi").unwrap(),
+            parsed("--prompt hi").unwrap(),
+        ) else {
+            panic!("not run");
+        };
+        assert_eq!(new.sampling.temp, old.sampling.temp);
+        assert_eq!(new.sampling.top_p, old.sampling.top_p);
+        assert_eq!(new.sampling.tokens, old.sampling.tokens);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "",
+            "run",
+            "run --prompt a --prompt-file b",
+            "run --prompt a --temp -1",
+            "run --prompt a --temp NaN",
+            "run --prompt a --temp inf",
+            "run --prompt a --top_p 0",
+            "run --prompt a --top_p 1.1",
+            "run --prompt a --top_p nan",
+            "run --prompt a --tokens 0",
+            "run --prompt a --threads 0",
+            "run --prompt a --model m --model-dir d",
+            "serve --port 65536",
+            "serve --port -1",
+            "--serve --prompt a",
+            "--serve --threads 2",
+            "--port 80",
+            "--temp 0",
+            "--prompt a --temp -0.5",
+            "fly",
+            "convert only-one",
+            "chat --prompt a",
+        ] {
+            assert!(parsed(line).is_err(), "{line:?} was accepted");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How a command ends when it does not end well.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Why a command ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The command line or environment makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// Something went wrong; a sentence.
+    #[error("{0}")]
+    Error(String),
+    /// A problem with a model file or checkpoint.
+    #[error(transparent)]
+    Container(#[from] fastar_fst::Error),
+    /// A problem of the engine.
+    #[error(transparent)]
+    Engine(#[from] fastar_engine::Error),
+    /// A problem of the server.
+    #[error(transparent)]
+    Server(#[from] fastar_server::Error),
+    /// The answer could not be written where it should go.
+    #[error("The output could not be written: {0}.")]
+    Output(io::Error),
+    /// Ctrl+C.
+    #[error("stopped")]
+    Interrupted,
+    /// The reader of our output has seen enough.
+    #[error("the reader is gone")]
+    ReaderGone,
+}
+
+impl Failure {
+    /// A failed write of output.
+    pub fn output(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ReaderGone,
+            _ => Self::Output(error),
+        }
+    }
+
+    /// What a person should read, if anything.
+    pub fn sentence(&self) -> Option<String> {
+        match self {
+            Self::Interrupted | Self::ReaderGone => None,
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// What a script should see.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::ReaderGone => 0,
+            Self::Usage(_) => 2,
+            Self::Interrupted => crate::interrupt::EXIT_CODE,
+            _ => 1,
+        })
+    }
+}

@@ -1,0 +1,63 @@
+//! Ctrl+C: stops the answer that is being written; ends the program where there is none, or when pressed again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use fastar_engine::Cancel;
+
+use crate::failure::Failure;
+
+/// 128 + SIGINT, as shells have it.
+pub const EXIT_CODE: u8 = 130;
+
+/// The work that the next Ctrl+C stops.
+static CURRENT: Mutex<Option<Work>> = Mutex::new(None);
+/// Looked at by a conversion.
+static CONVERSION: AtomicBool = AtomicBool::new(false);
+
+enum Work {
+    Answer(Cancel),
+    Conversion,
+}
+
+/// Takes over Ctrl+C. Called once, before anything slow.
+pub fn take_over() -> Result<(), Failure> {
+    ctrlc::set_handler(|| {
+        let stopped = match &*current() {
+            // The second time the person means the program.
+            Some(Work::Answer(cancel)) if !cancel.is_cancelled() => {
+                cancel.cancel();
+                true
+            }
+            Some(Work::Conversion) if !CONVERSION.load(Ordering::Relaxed) => {
+                CONVERSION.store(true, Ordering::Relaxed);
+                true
+            }
+            _ => false,
+        };
+        if !stopped {
+            std::process::exit(i32::from(EXIT_CODE));
+        }
+    })
+    .map_err(|e| Failure::Error(format!("Ctrl+C could not be taken over: {e}.")))
+}
+
+/// While `work` runs, Ctrl+C sets `cancel`.
+pub fn stops<R>(cancel: &Cancel, work: impl FnOnce() -> R) -> R {
+    *current() = Some(Work::Answer(cancel.clone()));
+    let result = work();
+    *current() = None;
+    result
+}
+
+/// While `work` runs, Ctrl+C sets the flag it is given.
+pub fn stops_conversion<R>(work: impl FnOnce(&'static AtomicBool) -> R) -> R {
+    *current() = Some(Work::Conversion);
+    let result = work(&CONVERSION);
+    *current() = None;
+    result
+}
+
+fn current() -> std::sync::MutexGuard<'static, Option<Work>> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+}

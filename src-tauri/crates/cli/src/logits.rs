@@ -1,0 +1,119 @@
+//! `fastar logits`: the engine's raw numbers for given token ids, for comparing it with other implementations.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use fastar_engine::diagnostic::{self, Logits};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, serialize};
+
+use crate::arguments::LogitsOptions;
+use crate::failure::Failure;
+use crate::{model, prompt};
+
+/// Computes the logits and writes them as a safetensors file, whole or not at all.
+pub fn logits(options: &LogitsOptions) -> Result<(), Failure> {
+    let ids = read_ids(&options.tokens)?;
+    refuse_inputs_as_output(options)?;
+    let model = model::open(&options.model, options.reference)?;
+    let logits = diagnostic::logits(
+        &model.engine,
+        &ids,
+        options.chunk,
+        options.decode.unwrap_or(0),
+    )?;
+    write(&options.out, &encode(&logits)?)
+}
+
+fn read_ids(path: &Path) -> Result<Vec<u32>, Failure> {
+    let name = path.display();
+    let file =
+        File::open(path).map_err(|e| Failure::Error(format!("Could not open {name}: {e}.")))?;
+    let text = prompt::whole(file, &name.to_string())?;
+    serde_json::from_str(&text)
+        .map_err(|e| Failure::Error(format!("{name} is not a JSON list of token ids ({e}).")))
+}
+
+fn refuse_inputs_as_output(options: &LogitsOptions) -> Result<(), Failure> {
+    let Ok(out) = fs::canonicalize(&options.out) else {
+        return Ok(());
+    };
+    let model = model::file(
+        options.model.model.as_deref(),
+        options.model.model_dir.as_deref(),
+    )?;
+    let is_input = [Some(&options.tokens), model.as_ref()]
+        .into_iter()
+        .flatten()
+        .any(|input| fs::canonicalize(input).is_ok_and(|input| input == out));
+    if is_input {
+        return Err(Failure::Usage(format!(
+            "--out {} is one of the files to be read.",
+            options.out.display()
+        )));
+    }
+    Ok(())
+}
+
+/// `logits` [positions, vocab]; after decoding also `greedy` [steps] and `decode_logits` [steps, vocab].
+fn encode(logits: &Logits) -> Result<Vec<u8>, Failure> {
+    let floats = |values: &[f32]| -> Vec<u8> {
+        values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect()
+    };
+    let vocab = logits.vocab;
+    let steps = logits.greedy.len();
+    let greedy: Vec<u8> = logits
+        .greedy
+        .iter()
+        .flat_map(|&id| i64::from(id).to_le_bytes())
+        .collect();
+    let mut tensors = vec![(
+        "logits",
+        Dtype::F32,
+        vec![logits.prefill.len() / vocab, vocab],
+        floats(&logits.prefill),
+    )];
+    if steps > 0 {
+        tensors.push(("greedy", Dtype::I64, vec![steps], greedy));
+        tensors.push((
+            "decode_logits",
+            Dtype::F32,
+            vec![steps, vocab],
+            floats(&logits.decode),
+        ));
+    }
+    tensors
+        .iter()
+        .map(|(name, dtype, shape, bytes)| {
+            TensorView::new(*dtype, shape.clone(), bytes).map(|view| (*name, view))
+        })
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|views| serialize(views, None))
+        .map_err(|e| Failure::Error(format!("The logits could not be encoded: {e}.")))
+}
+
+fn write(out: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let failed =
+        |e: std::io::Error| Failure::Error(format!("Could not write {}: {e}.", out.display()));
+    let folder = match out.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".fastar-logits-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        // As any new file: the umask decides.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(folder).map_err(failed)?;
+    file.write_all(bytes).map_err(failed)?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(out).map_err(|e| failed(e.error))?;
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Finding and opening the model that a command asks for.
+
+use std::path::{Path, PathBuf};
+
+use fastar_engine::{Engine, Options, Sampling};
+
+use crate::arguments::{ModelOptions, SamplingOptions};
+use crate::failure::Failure;
+
+/// An open model with a name for people.
+pub struct Model {
+    pub engine: Engine,
+    pub name: String,
+}
+
+/// Opens the model of the options, or the built-in one.
+pub fn open(options: &ModelOptions, reference: bool) -> Result<Model, Failure> {
+    let settings = Options {
+        threads: options.threads,
+        reference,
+    };
+    let path = file(options.model.as_deref(), options.model_dir.as_deref())?;
+    Ok(match path {
+        Some(path) => Model {
+            engine: Engine::open(&path, &settings)?,
+            name: path
+                .file_stem()
+                .unwrap_or(path.as_os_str())
+                .to_string_lossy()
+                .into_owned(),
+        },
+        None => Model {
+            engine: Engine::from_static(fastar_app::demo::bytes(), &settings)?,
+            name: "the built-in demo model".into(),
+        },
+    })
+}
+
+/// Opens a model that will read and write text.
+pub fn open_for_text(options: &ModelOptions) -> Result<Model, Failure> {
+    let model = open(options, false)?;
+    if model.engine.facts().has_tokenizer {
+        return Ok(model);
+    }
+    Err(Failure::Error(format!(
+        "{} has no tokenizer, so it can only be used with token ids (`fastar logits`). Convert the checkpoint again with its tokenizer.json.",
+        model.name
+    )))
+}
+
+/// The model file that was asked for, if one was: given itself, or as the only one in a folder.
+pub fn file(model: Option<&Path>, folder: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let Some(folder) = folder else {
+        return Ok(model.map(Path::to_owned));
+    };
+    let unreadable =
+        |e: std::io::Error| Failure::Error(format!("Could not read {}: {e}.", folder.display()));
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|ending| ending == "fst") && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    match found.as_slice() {
+        [one] => Ok(Some(one.clone())),
+        [] => Err(Failure::Error(format!(
+            "There is no .fst file in {}.",
+            folder.display()
+        ))),
+        [first, second, ..] => Err(Failure::Error(format!(
+            "There are {} .fst files in {}, for example {} and {}. Choose one with --model.",
+            found.len(),
+            folder.display(),
+            first.file_name().unwrap_or_default().to_string_lossy(),
+            second.file_name().unwrap_or_default().to_string_lossy()
+        ))),
+    }
+}
+
+/// The engine's form of the sampling options. Without a seed each call gives another one.
+pub fn sampling(options: &SamplingOptions) -> Sampling {
+    Sampling {
+        temperature: options.temp,
+        top_p: options.top_p,
+        seed: options.seed.unwrap_or_else(random),
+        max_tokens: options.tokens,
+    }
+}
+
+/// A number from the system's randomness, which the standard library uses to key its hash tables.
+fn random() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish()
+}

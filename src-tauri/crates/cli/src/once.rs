@@ -1,0 +1,89 @@
+//! `fastar run`: one prompt, one answer.
+
+use fastar_engine::{Answer, Cancel, Engine, Event, Finish, Message, Role, Sampling, Session};
+
+use crate::arguments::RunOptions;
+use crate::failure::Failure;
+use crate::terminal::{Answers, Progress};
+use crate::{interrupt, model, prompt, terminal};
+
+/// Prompts shorter than this are read before a person could wonder.
+const LONG_PROMPT: usize = 512;
+
+/// Answers the prompt of the options.
+pub fn run(options: &RunOptions) -> Result<(), Failure> {
+    interrupt::take_over()?;
+    let text = prompt::read(&options.prompt)?;
+    let model = model::open_for_text(&options.model)?;
+    let sampling = model::sampling(&options.sampling);
+    let mut session = model.engine.session();
+    let mut answers = Answers::new();
+    let messages = [Message {
+        role: Role::User,
+        text,
+    }];
+    let answer = write(
+        &model.engine,
+        &mut session,
+        &messages,
+        &sampling,
+        &mut answers,
+    )?;
+    match answer.finish {
+        Finish::Cancelled => Err(Failure::Interrupted),
+        Finish::Length
+            if sampling
+                .max_tokens
+                .is_none_or(|most| answer.answer_tokens < most) =>
+        {
+            terminal::note("fastar: The answer ends here because the model's context is full.");
+            Ok(())
+        }
+        Finish::Length | Finish::End => Ok(()),
+    }
+}
+
+/// Writes the next answer while it comes, with a newline after it. Ctrl+C stops it.
+pub fn write(
+    engine: &Engine,
+    session: &mut Session,
+    messages: &[Message],
+    sampling: &Sampling,
+    answers: &mut Answers,
+) -> Result<Answer, Failure> {
+    let cancel = Cancel::default();
+    let mut progress = Progress::new();
+    let mut failed = None;
+    let result = interrupt::stops(&cancel, || {
+        engine.answer(
+            session,
+            messages,
+            sampling,
+            &cancel,
+            &mut |event| match event {
+                Event::Prefill { done, total } if done < total && total >= LONG_PROMPT => {
+                    progress.show(|| format!("Reading the prompt: {} %", 100 * done / total));
+                }
+                Event::Prefill { .. } => progress.clear(),
+                // After a failed write there is nobody to write for.
+                Event::Text(_) if failed.is_some() => {}
+                Event::Text(text) => {
+                    progress.clear();
+                    if let Err(failure) = answers.write(text) {
+                        failed = Some(failure);
+                        cancel.cancel();
+                    }
+                }
+            },
+        )
+    });
+    progress.clear();
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    let answer = result?;
+    if !answer.text.is_empty() && !answer.text.ends_with('\n') {
+        answers.write("\n")?;
+    }
+    Ok(answer)
+}

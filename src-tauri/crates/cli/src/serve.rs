@@ -1,0 +1,41 @@
+//! `fastar serve`: the web interface on this computer.
+
+use fastar_api::Face;
+use fastar_app::App;
+
+use crate::arguments::ServeOptions;
+use crate::failure::Failure;
+use crate::model;
+use crate::terminal::Answers;
+
+/// Takes the port first, so that a taken one is known before anything slow, then opens the app and serves until asked to end.
+pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|e| Failure::Error(format!("The server's threads could not be started: {e}.")))?;
+    runtime.block_on(async {
+        let bound = fastar_server::bind(options.port).await?;
+        let mut settings = fastar_app::Options::from_environment(Face::Web).map_err(sentence)?;
+        if let Some(path) = model::file(options.model.as_deref(), options.model_dir.as_deref())? {
+            // Whether it is a model at all is said here; the app would start with the demo instead.
+            fastar_fst::inspect(&path)?;
+            settings.model = Some(path);
+        }
+        if let Some(temperature) = options.temp {
+            settings.temperature = temperature;
+        }
+        let app = tokio::task::spawn_blocking(move || App::open(settings))
+            .await
+            .map_err(|e| Failure::Error(format!("The app could not be opened: {e}.")))?
+            .map_err(sentence)?;
+        Answers::new().write(&format!(
+            "FaStar is at http://{}/ (Ctrl+C ends it)\n",
+            bound.address()
+        ))?;
+        bound.serve(app, fastar_server::asked_to_end()).await?;
+        Ok(())
+    })
+}
+
+fn sentence(error: fastar_api::ApiError) -> Failure {
+    Failure::Error(error.to_string())
+}

@@ -1,0 +1,380 @@
+//! `fastar convert`, `inspect` and `logits`, and what the program says about files it cannot use.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{checkpoint, converted, refused, run, text};
+use safetensors::SafeTensors;
+use std::fs;
+use std::path::Path;
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|b| f32::from_le_bytes(*b))
+        .collect()
+}
+
+fn ids(bytes: &[u8]) -> Vec<i64> {
+    bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|b| i64::from_le_bytes(*b))
+        .collect()
+}
+
+fn assert_close(ours: &[f32], theirs: &[f32], what: &str) {
+    assert_eq!(ours.len(), theirs.len(), "{what}");
+    let worst = ours
+        .iter()
+        .zip(theirs)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max);
+    assert!(worst < 1e-4, "{what} differ by {worst}");
+}
+
+#[test]
+fn logits_are_those_of_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = converted("c_fp8_fp4", folder.path());
+    let stored = fs::read(checkpoint("c_fp8_fp4").join("expected.safetensors")).unwrap();
+    let expected = SafeTensors::deserialize(&stored).unwrap();
+    let prompt = ids(expected.tensor("prompt").unwrap().data());
+    let tokens = folder.path().join("ids.json");
+    fs::write(&tokens, serde_json::to_vec(&prompt).unwrap()).unwrap();
+    for (prefix, more) in [
+        ("", &[][..]),
+        ("", &["--chunk", "3"]),
+        ("sim_", &["--reference"]),
+    ] {
+        let out = folder.path().join("out.safetensors");
+        let mut arguments = vec![
+            "logits",
+            "--model",
+            text(&model),
+            "--tokens",
+            text(&tokens),
+            "--out",
+            text(&out),
+            "--decode",
+            "16",
+        ];
+        arguments.extend(more);
+        let ended = run(&arguments);
+        assert_eq!(
+            (ended.code, ended.out.as_str(), ended.err.as_str()),
+            (Some(0), "", "")
+        );
+        let bytes = fs::read(&out).unwrap();
+        let ours = SafeTensors::deserialize(&bytes).unwrap();
+        assert_eq!(ours.len(), 3);
+        let logits = ours.tensor("logits").unwrap();
+        assert_eq!(logits.shape(), [prompt.len(), 64]);
+        let decoded = ours.tensor("decode_logits").unwrap();
+        assert_eq!(decoded.shape(), [16, 64]);
+        let greedy = ours.tensor("greedy").unwrap();
+        assert_eq!(
+            (greedy.dtype(), greedy.shape()),
+            (safetensors::Dtype::I64, &[16][..])
+        );
+        let reference = |name: &str| expected.tensor(&format!("{prefix}{name}")).unwrap();
+        assert_eq!(ids(greedy.data()), ids(reference("greedy").data()));
+        assert_close(
+            &floats(logits.data()),
+            &floats(reference("logits").data()),
+            "logits",
+        );
+        assert_close(
+            &floats(decoded.data()),
+            &floats(reference("decode_logits").data()),
+            "decode_logits",
+        );
+    }
+}
+
+#[test]
+fn logits_without_decode_has_one_tensor() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("ids.json");
+    let out = folder.path().join("out.safetensors");
+    fs::write(&tokens, "[0, 2041, 1279]").unwrap();
+    let ended = run(&["logits", "--tokens", text(&tokens), "--out", text(&out)]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let bytes = fs::read(&out).unwrap();
+    let ours = SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(ours.names(), ["logits"]);
+    assert_eq!(ours.tensor("logits").unwrap().shape(), [3, 2048]);
+}
+
+#[test]
+fn convert_says_what_it_wrote_and_warns_on_stderr() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("c.fst");
+    let ended = run(&["convert", text(&checkpoint("c_fp8_fp4")), text(&out)]);
+    assert_eq!(ended.code, Some(0));
+    assert_eq!(
+        ended.out,
+        format!(
+            "Wrote {} ({} bytes).\n",
+            out.display(),
+            fs::metadata(&out).unwrap().len()
+        )
+    );
+    assert!(
+        ended.err.starts_with("fastar: warning: ") && ended.err.contains("no tokenizer.json"),
+        "{ended:?}"
+    );
+    assert_eq!(ended.err.lines().count(), 1);
+}
+
+#[test]
+fn inspect_speaks_to_people_and_to_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = converted("demo", folder.path());
+    let people = run(&["inspect", text(&model)]);
+    assert_eq!((people.code, people.err.as_str()), (Some(0), ""));
+    assert!(people.out.contains("DeepseekV4ForCausalLM") && people.out.contains("row-major"));
+    let programs = run(&["inspect", text(&model), "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&programs.out).unwrap();
+    assert_eq!(json["version"], 3);
+    assert_eq!(json["layers"], 6);
+    assert_eq!(json["tokenizer"], true);
+    assert_eq!(json["file_bytes"], fs::metadata(&model).unwrap().len());
+}
+
+#[test]
+fn every_command_says_in_one_sentence_why_a_model_cannot_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = fs::read(converted("demo", folder.path())).unwrap();
+    let tokens = folder.path().join("ids.json");
+    fs::write(&tokens, "[1]").unwrap();
+    let out = folder.path().join("out.safetensors");
+    let bad = folder.path().join("bad.fst");
+    let version = |version: u8| {
+        let mut bytes = good.clone();
+        bytes[4] = version;
+        bytes
+    };
+    let flipped = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    for (bytes, says) in [
+        (vec![], "is empty"),
+        (
+            b"GGUF....".to_vec(),
+            "is not a FaStar model: it is a GGUF file",
+        ),
+        (
+            version(2),
+            "version 2 (the original FaStar), which is not supported yet",
+        ),
+        (version(4), "version 4"),
+        (good[..good.len() / 2].to_vec(), "is incomplete"),
+        (good[..100].to_vec(), "is incomplete"),
+        (flipped(200), "checksum of its header and directory"),
+    ] {
+        fs::write(&bad, bytes).unwrap();
+        for arguments in [
+            &["inspect", text(&bad)][..],
+            &["run", "--prompt", "hi", "--model", text(&bad)],
+            &["chat", "--model", text(&bad)],
+            &["serve", "--port", "0", "--model", text(&bad)],
+            &[
+                "logits",
+                "--model",
+                text(&bad),
+                "--tokens",
+                text(&tokens),
+                "--out",
+                text(&out),
+            ],
+            &["--prompt", "hi", "--model", text(&bad)],
+        ] {
+            let error = refused(arguments);
+            assert!(
+                error.contains(says) && error.contains("bad.fst"),
+                "{arguments:?}: {error}"
+            );
+        }
+    }
+    assert!(!out.exists());
+    // The last byte of the file is in the last expert, or in the gap after it; the middle of the file is in a tensor.
+    fs::write(&bad, flipped(good.len() / 3)).unwrap();
+    let error = refused(&["run", "--prompt", "hi", "--model", text(&bad)]);
+    assert!(error.contains("checksum of tensor"), "{error}");
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_converted_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("checkpoint");
+    fs::create_dir(&from).unwrap();
+    let copy = |name: &str| fs::copy(checkpoint("demo").join(name), from.join(name)).unwrap();
+    let out = folder.path().join("out.fst");
+    let refuse = || {
+        let error = refused(&["convert", text(&from), text(&out)]);
+        let left: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["checkpoint"]);
+        error
+    };
+    assert!(refuse().contains("no config.json"));
+    copy("config.json");
+    assert!(refuse().contains("neither model.safetensors nor"));
+    copy("model.safetensors");
+    fs::write(
+        from.join("tokenizer.json"),
+        r#"{"model": {"vocab": {"a": 50256}}}"#,
+    )
+    .unwrap();
+    let error = refuse();
+    assert!(error.contains("50256") && error.contains("2048"), "{error}");
+    fs::remove_file(from.join("tokenizer.json")).unwrap();
+    let config = fs::read_to_string(from.join("config.json")).unwrap();
+    fs::write(
+        from.join("config.json"),
+        config.replace("deepseek_v4", "llama"),
+    )
+    .unwrap();
+    assert!(refuse().contains("llama"));
+    fs::write(
+        from.join("config.json"),
+        config.replace("\"num_hidden_layers\": 6", "\"num_hidden_layers\": 5"),
+    )
+    .unwrap();
+    let error = refuse();
+    assert!(
+        error.contains("unexpected tensors") && error.contains("layers.5."),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_model_without_tokenizer_works_for_logits_and_says_so_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = converted("a_mixed_bf16", folder.path());
+    for arguments in [
+        ["run", "--prompt", "hi", "--model", text(&model)].as_slice(),
+        &["chat", "--model", text(&model)],
+    ] {
+        let error = refused(arguments);
+        assert!(error.contains("no tokenizer"), "{error}");
+    }
+}
+
+#[test]
+fn token_ids_that_make_no_sense_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("ids.json");
+    let out = folder.path().join("out.safetensors");
+    for (json, says) in [
+        ("", "is not a JSON list of token ids"),
+        ("{}", "is not a JSON list of token ids"),
+        ("[-1]", "is not a JSON list of token ids"),
+        ("[1.5]", "is not a JSON list of token ids"),
+        ("[4294967296]", "is not a JSON list of token ids"),
+        ("[]", "no token ids"),
+        ("[2048]", "2048"),
+    ] {
+        fs::write(&tokens, json).unwrap();
+        let error = refused(&["logits", "--tokens", text(&tokens), "--out", text(&out)]);
+        assert!(error.contains(says), "{json}: {error}");
+        assert!(!out.exists());
+    }
+    fs::write(&tokens, "[1]").unwrap();
+    let ended = run(&["logits", "--tokens", text(&tokens), "--out", text(&tokens)]);
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(fs::read_to_string(&tokens).unwrap(), "[1]");
+    let error = refused(&[
+        "logits",
+        "--tokens",
+        text(&tokens),
+        "--out",
+        "/no/such/folder/out.safetensors",
+    ]);
+    assert!(error.contains("/no/such/folder/out.safetensors"), "{error}");
+}
+
+#[test]
+fn any_valid_path_works_for_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("田中　ü é/Модели 'q\" $x/🙂");
+    fs::create_dir_all(&odd).unwrap();
+    let model = converted("demo", &odd);
+    let ended = run(&[
+        "run",
+        "--prompt",
+        "Hello!",
+        "--temp",
+        "0",
+        "--model",
+        text(&model),
+    ]);
+    assert_eq!(ended.out, format!("{}\n", common::reference()[0].1));
+    let ended = run(&[
+        "run",
+        "--prompt",
+        "Hello!",
+        "--temp",
+        "0",
+        "--model-dir",
+        text(&odd),
+    ]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+#[test]
+fn a_folder_must_have_exactly_one_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--prompt", "hi", "--model-dir", text(folder.path())];
+    assert!(refused(&arguments).contains("no .fst file"));
+    let one = converted("demo", folder.path());
+    assert_eq!(run(&arguments).code, Some(0));
+    fs::copy(&one, folder.path().join("two.fst")).unwrap();
+    let error = refused(&arguments);
+    assert!(
+        error.contains("2 .fst files") && error.contains("two.fst"),
+        "{error}"
+    );
+    assert!(refused(&["chat", "--model-dir", "/no/such/folder"]).contains("/no/such/folder"));
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_says_why() {
+    for (arguments, says) in [
+        (&[][..], "Usage"),
+        (&["run"], "--prompt"),
+        (&["run", "--prompt", "a", "--temp", "-1"], "0 or more"),
+        (&["run", "--prompt", "a", "--temp", "NaN"], "0 or more"),
+        (
+            &["run", "--prompt", "a", "--top_p", "0"],
+            "above 0 and at most 1",
+        ),
+        (&["run", "--prompt", "a", "--tokens", "0"], "1 or more"),
+        (&["serve", "--port", "70000"], "70000"),
+        (&["--port", "80"], "--serve"),
+        (&["fly"], "fly"),
+        (&["--temp", "1"], "What should be done?"),
+    ] {
+        let ended = run(arguments);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {ended:?}");
+        assert_eq!(ended.out, "");
+        assert!(ended.err.contains(says), "{arguments:?}: {ended:?}");
+    }
+    assert_eq!(run(&["--help"]).code, Some(0));
+    assert!(run(&["--version"]).out.starts_with("fastar "));
+}
+
+#[test]
+fn what_a_file_is_named_cannot_control_the_terminal() {
+    let error = refused(&["inspect", "a\x1b[2Jb\nc"]);
+    assert!(!error.contains('\x1b'), "{error:?}");
+    assert!(!Path::new("a\x1b[2Jb\nc").exists());
+}
