@@ -1,0 +1,286 @@
+/** The real window: what a person does in it, and what a page in it can never do. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import test from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { dataFolder, keys, start, until } from './driver.mjs';
+
+const expectedFile = new URL('../../../src-tauri/crates/app/demo/expected.json', import.meta.url);
+const expected = Object.fromEntries(
+  JSON.parse(readFileSync(expectedFile, 'utf8')).map(({ prompt, text }) => [prompt, text]),
+);
+const STORY = 'Tell me a story about a fox.';
+
+/** Changes the data folder of an app that is not running. Python comes with the headers the desktop app needs. */
+function plant(folder, answer) {
+  const script = `
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+changed = database.execute("UPDATE messages SET text = ? WHERE role = 'assistant'", (sys.stdin.read(),)).rowcount
+database.commit()
+database.close()
+assert changed == 1, changed`;
+  execFileSync('python3', ['-c', script, join(folder, 'chats.db')], { input: answer });
+}
+
+/** Sends in the page itself and resolves when the answer has some text: no round trip to the driver in between. */
+async function sendAndSeeBegin(app, text) {
+  const { value, threw } = await app.runAsync(
+    `const field = document.querySelector('[data-testid=composer]');
+     field.value = args[0];
+     field.dispatchEvent(new Event('input', { bubbles: true }));
+     await new Promise((resolve) => setTimeout(resolve));
+     document.querySelector('[data-testid=send]').click();
+     for (;;) {
+       const answer = document.querySelector('article.answer:last-of-type .markdown');
+       if (answer && answer.innerText.length > 20) return answer.innerText;
+       await new Promise((resolve) => setTimeout(resolve, 4));
+     }`,
+    text,
+  );
+  assert.equal(threw, undefined);
+  return value;
+}
+
+test('a person types at once, sees the answer stream, and finds the chat after a restart', async (t) => {
+  const folder = dataFolder(t);
+  let app = await start(t, folder);
+  assert.equal(await app.run(`return document.activeElement?.dataset.testid`), 'composer');
+  await app.send('Hello!');
+  await app.settled();
+  assert.deepEqual(await app.answers(), [expected['Hello!']]);
+  const status = (await app.texts('[data-testid=status]'))[0];
+  assert.match(status, /Demo model/);
+  assert.match(status, /tokens\/s/);
+  assert.match(status, /first token/);
+  assert.match(status, /context \d+ of 4,096/);
+  assert.deepEqual(await app.chats(), ['Hello!']);
+  await app.close();
+
+  app = await start(t, folder);
+  await until('the chat is listed', async () => (await app.chats()).length === 1);
+  await app.click('nav [data-chat]');
+  await until('the answer is there', async () => (await app.answers())[0] === expected['Hello!']);
+  await app.send('My name is Zoe.');
+  await app.settled();
+  assert.equal((await app.answers()).length, 2);
+});
+
+test('the answer grows while one looks, and Escape stops it', async (t) => {
+  const app = await start(t, dataFolder(t));
+  const { value: sizes } = await app.runAsync(
+    `const field = document.querySelector('[data-testid=composer]');
+     field.value = args[0];
+     field.dispatchEvent(new Event('input', { bubbles: true }));
+     await new Promise((resolve) => setTimeout(resolve));
+     document.querySelector('[data-testid=send]').click();
+     const sizes = [];
+     for (;;) {
+       const size = document.querySelector('article.answer .markdown')?.innerText.length ?? 0;
+       if (size > 0 && size !== sizes.at(-1)) sizes.push(size);
+       if (sizes.length === 3) {
+         window.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true, cancelable: true }));
+         return sizes;
+       }
+       await new Promise((resolve) => setTimeout(resolve, 4));
+     }`,
+    STORY,
+  );
+  assert.equal(sizes.length, 3);
+  await app.settled();
+  const [answer] = await app.answers();
+  assert.ok(expected[STORY].startsWith(answer) && answer.length < expected[STORY].length, answer);
+  assert.match((await app.texts('article.answer'))[0], /Stopped$/);
+});
+
+test('kill -9 in the middle of an answer keeps the question and what was written', async (t) => {
+  const folder = dataFolder(t);
+  let app = await start(t, folder);
+  await sendAndSeeBegin(app, STORY);
+  // The demo is fast: held still until the next saving is due, so that there is something to find.
+  const [pid] = app.pids();
+  process.kill(pid, 'SIGSTOP');
+  await sleep(1500);
+  process.kill(pid, 'SIGCONT');
+  await sleep(60);
+  await app.kill();
+
+  app = await start(t, folder);
+  await until('the chat is listed', async () => (await app.chats()).length === 1);
+  await app.click('nav [data-chat]');
+  await until('the question is there', async () => (await app.texts('article.user .bubble'))[0] === STORY);
+  const [answer] = await app.answers();
+  assert.ok(answer && expected[STORY].startsWith(answer), answer);
+  if (answer !== expected[STORY]) {
+    assert.match((await app.texts('article.answer'))[0], /The app closed while this was being written/);
+  }
+  await app.click('article.answer [aria-label=Regenerate]');
+  await app.settled();
+  assert.deepEqual(await app.answers(), [expected[STORY]]);
+});
+
+test('a hostile answer cannot lead out of the app', async (t) => {
+  const folder = dataFolder(t);
+  let app = await start(t, folder);
+  await app.send('Hello!');
+  await app.settled();
+  await app.close();
+  plant(
+    folder,
+    `[web](https://example.org/path?a=b) [mail](mailto:a@example.org) [script](javascript:document.title='owned')
+[data](data:text/html,owned) [file](file:///etc/passwd) [asset](tauri://localhost/owned) <a href="https://example.org/raw">raw</a>
+<img src="https://example.org/pixel.png" onerror="document.title='owned'"> ![image](https://example.org/pixel.png)
+<script>document.title='owned'</script>`,
+  );
+
+  app = await start(t, folder);
+  await until('the chat is listed', async () => (await app.chats()).length === 1);
+  await app.click('nav [data-chat]');
+  await app.element('article a');
+  const here = await app.location();
+  assert.match(here, /^tauri:\/\/localhost\//);
+  assert.deepEqual(
+    await app.run(`return [...document.querySelectorAll('article a')].map((a) => a.getAttribute('href'))`),
+    ['https://example.org/path?a=b', 'mailto:a@example.org', 'https://example.org/pixel.png'],
+  );
+  assert.equal(await app.run(`return document.querySelectorAll('article img, article script').length`), 0);
+
+  await app.click('article a');
+  assert.deepEqual(await app.texts('[data-testid=link-host]'), ['example.org']);
+  assert.deepEqual(await app.texts('[data-testid=link-address]'), ['https://example.org/path?a=b']);
+  await app.chord(keys.escape);
+  await until('the dialog is closed', () => app.run(`return !document.querySelector('dialog')`));
+
+  // Links and jumps that are not ours: the shell itself must refuse them.
+  for (const address of [
+    'https://example.org/',
+    'http://127.0.0.1:9/',
+    "javascript:document.title='owned'",
+    'data:text/html,owned',
+    'file:///etc/passwd',
+    'about:blank',
+    'mailto:a@example.org',
+  ]) {
+    await app.run(
+      `const a = document.createElement('a'); a.href = arguments[0]; document.body.append(a); a.click(); a.remove();
+       const b = document.createElement('a'); b.href = arguments[0]; b.target = '_blank'; document.body.append(b); b.click(); b.remove();`,
+      address,
+    );
+    await app.run('try { location.href = arguments[0] } catch {}', address);
+    await sleep(250);
+    assert.equal(await app.location(), here, address);
+    assert.ok(await app.run(`return !!document.querySelector('[data-testid=composer]')`), address);
+  }
+  assert.equal(await app.run(`return window.open('https://example.org/')`), null);
+  assert.notEqual(await app.run('return document.title'), 'owned');
+
+  // And it still works.
+  await app.send('My name is Zoe.');
+  await app.settled();
+  assert.equal((await app.answers()).length, 2);
+});
+
+test('the content security policy and trusted types are in force', async (t) => {
+  const app = await start(t, dataFolder(t));
+  const threw = async (script) => {
+    const result = await app.runAsync(script);
+    assert.ok(result.threw, `${script} went through: ${JSON.stringify(result.value)}`);
+    return result.threw;
+  };
+  await threw(`return new Function('return 1')()`);
+  await threw(`return (0, eval)('1')`);
+  await threw(`return await (await fetch('https://example.org/')).text()`);
+  await threw(`return await (await fetch('http://127.0.0.1:9/')).text()`);
+  await threw(`document.body.innerHTML = '<b>x</b>'`);
+  await threw(`return trustedTypes.createPolicy('another', { createHTML: (x) => x }).createHTML('<b>x</b>')`);
+  await threw(
+    `return trustedTypes.createPolicy('svelte-trusted-html', { createHTML: (x) => x }).createHTML('<b>x</b>')`,
+  );
+  await threw(`return new Worker(URL.createObjectURL(new Blob(['1'])))`);
+
+  const { value } = await app.runAsync(`
+    const seen = [];
+    document.addEventListener('securitypolicyviolation', (event) => seen.push(event.effectiveDirective));
+    window.inlineRan = false;
+    const script = document.createElement('script');
+    try { script.textContent = 'window.inlineRan = true'; document.body.append(script); } catch {}
+    const image = new Image();
+    const loaded = await new Promise((resolve) => {
+      image.onload = () => resolve(true);
+      image.onerror = () => resolve(false);
+      image.src = 'https://example.org/pixel.png';
+    });
+    const frame = document.createElement('iframe');
+    frame.src = 'https://example.org/';
+    document.body.append(frame);
+    const box = document.createElement('p');
+    box.setAttribute('style', 'position: fixed');
+    document.body.append(box);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const position = getComputedStyle(box).position;
+    frame.remove(); box.remove(); script.remove();
+    return { ran: window.inlineRan, loaded, position, seen: [...new Set(seen)] };`);
+  assert.equal(value.ran, false);
+  assert.equal(value.loaded, false);
+  assert.equal(value.position, 'static');
+  assert.ok(value.seen.includes('img-src') && value.seen.includes('frame-src'), value.seen.join());
+});
+
+test('the page may use its own commands and nothing else', async (t) => {
+  const app = await start(t, dataFolder(t));
+  const invoke = (command, args = {}) =>
+    app.runAsync(`return await window.__TAURI_INTERNALS__.invoke(args[0], args[1])`, command, args);
+  assert.equal((await invoke('app_info')).value.face, 'desktop');
+  for (const [command, args] of [
+    ['no_such_command', {}],
+    ['plugin:window|set_title', { label: 'main', value: 'owned' }],
+    ['plugin:webview|create_webview_window', { options: { label: 'x', url: 'https://example.org' } }],
+    ['plugin:event|listen', { event: 'x', target: { kind: 'Any' }, handler: 1 }],
+    ['plugin:app|version', {}],
+    ['plugin:path|resolve_directory', { directory: 1 }],
+    ['plugin:dialog|open', { options: {} }],
+    ['plugin:opener|open_url', { url: 'https://example.org/' }],
+    ['plugin:opener|open_path', { path: '/etc/passwd' }],
+    ['plugin:fs|read_text_file', { path: '/etc/passwd' }],
+    ['plugin:shell|open', { path: 'https://example.org/' }],
+  ]) {
+    const { threw } = await invoke(command, args);
+    assert.match(threw ?? 'went through', /not allowed|not found/i, command);
+  }
+  for (const url of [
+    'javascript:alert(1)',
+    'file:///etc/passwd',
+    'https://user:secret@example.org/',
+    'x'.repeat(3000),
+  ]) {
+    const { threw } = await app.runAsync(
+      `try { await window.__TAURI_INTERNALS__.invoke('link_open', { url: args[0] }) } catch (error) { throw error.code ?? error }`,
+      url,
+    );
+    assert.equal(threw, 'bad_request', url);
+  }
+  assert.ok((await invoke('chat_open', { id: 7 })).threw);
+});
+
+test('the window follows the system into light and dark', async (t) => {
+  mkdirSync('test-results/window', { recursive: true });
+  const backgrounds = {};
+  for (const [theme, gtk] of [
+    ['light', 'Adwaita'],
+    ['dark', 'Adwaita:dark'],
+  ]) {
+    const app = await start(t, dataFolder(t), { GTK_THEME: gtk });
+    await app.send(STORY);
+    await app.settled();
+    const dark = await app.run(`return matchMedia('(prefers-color-scheme: dark)').matches`);
+    assert.equal(dark, theme === 'dark');
+    backgrounds[theme] = await app.run('return getComputedStyle(document.body).backgroundColor');
+    writeFileSync(`test-results/window/${theme}.png`, await app.screenshot());
+    // Nothing may hang over the edge, in this engine either.
+    assert.ok(await app.run('return document.documentElement.scrollWidth <= innerWidth'));
+    await app.close();
+  }
+  assert.notEqual(backgrounds.light, backgrounds.dark);
+});
