@@ -9,6 +9,8 @@ import { spoken } from '../markdown/spoken';
 import { apply, type Conversation, isProvisional, provisional, writing } from './answer';
 
 const MODEL_POLL_MS = 400;
+/** How often a page looks whether its server still runs the same model; a desktop window is the app itself. */
+const WATCH_MS = 5000;
 const UNDO_MS = 8000;
 
 class Open implements Conversation {
@@ -89,6 +91,10 @@ export class App {
   async start(): Promise<void> {
     this.showAddress();
     await this.readStart();
+    setInterval(() => {
+      if (this.connected && this.info?.face === 'web' && document.visibilityState === 'visible')
+        void this.readModel();
+    }, WATCH_MS);
   }
 
   async readStart(): Promise<void> {
