@@ -18,19 +18,16 @@ const test = base.extend<{ server: Server }>({
 
 /** Sends, and holds the server still in the middle of the answer: it gets a few milliseconds at a time until some is there. */
 async function sendAndPause(page: Page, server: Server, text: string): Promise<void> {
-  const taken = page.waitForResponse(/message_send/);
-  await send(page, text);
-  await taken;
+  await expect(page.getByTestId('status-model')).toHaveText('Demo model');
   server.pause();
+  await send(page, text);
   const some = async () =>
     (await answers(page)
       .last()
       .innerText({ timeout: 1000 })
       .catch(() => '')) !== '';
   while (!(await some())) {
-    server.goOn();
-    await sleep(10);
-    server.pause();
+    server.tick();
     await sleep(40);
   }
 }
@@ -202,10 +199,11 @@ test('kill -9 in the middle of an answer: the page waits, and after a restart th
 }) => {
   await page.goto(server.address);
   await sendAndPause(page, server, STORY);
-  // Longer than the app waits before it saves: the next thing it does when it goes on is to save.
-  await sleep(1500);
-  server.goOn();
-  await sleep(40);
+  // Longer than the app waits before it saves: when it goes on, saving is due.
+  for (let i = 0; i < 3; i++) {
+    await sleep(600);
+    server.tick();
+  }
   await server.kill();
   await expect(page.getByTestId('offline')).toBeVisible();
   await page.getByTestId('composer').fill('kept while away');
