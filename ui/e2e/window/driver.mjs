@@ -215,6 +215,37 @@ class App {
       .map(Number);
   }
 
+  signal(name) {
+    for (const pid of this.pids()) process.kill(pid, name);
+  }
+
+  /**
+   * Gives the program a few milliseconds at a time until `action` is done, and leaves it held still: the demo model writes
+   * a whole answer in a fraction of a second, and a test that wants its middle must not race it.
+   */
+  async slowly(action) {
+    const [pid] = this.pids();
+    process.kill(pid, 'SIGSTOP');
+    let done = false;
+    const result = action().finally(() => (done = true));
+    result.catch(() => {});
+    const last = Date.now() + PATIENCE_MS;
+    while (!done && Date.now() < last) {
+      process.kill(pid, 'SIGCONT');
+      // Waits busily: a timer could be late and the answer over.
+      const end = performance.now() + 6;
+      while (performance.now() < end);
+      process.kill(pid, 'SIGSTOP');
+      await sleep(20);
+    }
+    if (!done) this.goOn();
+    return result;
+  }
+
+  goOn() {
+    this.signal('SIGCONT');
+  }
+
   /** Closes the window as a person does, and waits for the program's end. */
   async close() {
     await this.ask('DELETE', '').catch(() => {});
@@ -225,7 +256,7 @@ class App {
 
   /** As a crash or a power cut would end it. */
   async kill() {
-    for (const pid of this.pids()) process.kill(pid, 'SIGKILL');
+    this.signal('SIGKILL');
     await until('the program is gone', () => this.pids().length === 0);
     this.session = null;
     await this.endDriver();
@@ -238,8 +269,9 @@ class App {
 
   async end() {
     if (!this.driver || this.driver.exitCode !== null || this.driver.signalCode !== null) return;
+    this.goOn();
     if (this.session) await this.ask('DELETE', '').catch(() => {});
-    for (const pid of this.pids()) process.kill(pid, 'SIGKILL');
+    this.signal('SIGKILL');
     await this.endDriver();
   }
 }
