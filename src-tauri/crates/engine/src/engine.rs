@@ -9,6 +9,7 @@ use fastar_fst::{Container, Dtype};
 
 use crate::chat::{ChatTokenizer, Message, TextStream, encode};
 use crate::model::Model;
+use crate::sample::Sampler;
 use crate::{Error, Result, Sampling, Session};
 
 /// How to load a model.
@@ -244,7 +245,8 @@ impl Engine {
             session,
             &prompt[reused..],
             tokenizer,
-            sampling,
+            &mut Sampler::new(sampling, &prompt),
+            sampling.max_tokens.unwrap_or(usize::MAX),
             cancel,
             begin,
             on_event,
@@ -267,14 +269,14 @@ impl Engine {
         session: &mut Session,
         prompt: &[u32],
         tokenizer: &ChatTokenizer,
-        sampling: &Sampling,
+        sampler: &mut Sampler<'_>,
+        limit: usize,
         cancel: &Cancel,
         begin: Instant,
         on_event: &mut dyn FnMut(Event<'_>),
         answer: &mut Answer,
     ) -> Result<Finish> {
         let total = prompt.len();
-        let limit = sampling.max_tokens.unwrap_or(usize::MAX);
         let prefill = Instant::now();
         let mut token;
         {
@@ -290,7 +292,7 @@ impl Engine {
             // Where another answer will, and where the next turn does if this answer is written down differently.
             session.checkpoint();
             let logits = session.prefill(&prompt[total - 1..], cancel, &mut |_| {})?;
-            token = sampling.choose(logits, answer.prompt_tokens);
+            token = sampler.choose(logits, answer.prompt_tokens);
             on_event(Event::Prefill { done: total, total });
         }
         answer.prefill = prefill.elapsed();
@@ -321,7 +323,7 @@ impl Engine {
             // A token is one step: it is finished before a stop is obeyed, so that the session stays whole.
             match session.decode(token) {
                 Ok(logits) => {
-                    token = sampling.choose(logits, answer.prompt_tokens + answer.answer_tokens)
+                    token = sampler.choose(logits, answer.prompt_tokens + answer.answer_tokens)
                 }
                 Err(error) => break Err(error),
             }

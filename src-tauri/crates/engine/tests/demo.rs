@@ -269,6 +269,7 @@ fn the_same_seed_writes_the_same_text_and_another_seed_another() {
             top_p: 0.95,
             seed,
             max_tokens: Some(60),
+            ..Sampling::default()
         };
         engine
             .answer(

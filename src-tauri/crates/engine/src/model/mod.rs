@@ -183,10 +183,19 @@ impl Model {
             &mut work.logits,
             &mut work.transpose,
         );
+        // A damaged row of the head must not be chosen, and must not stop the others.
         if !all_finite(&work.logits) {
-            return Err(Error::NotFinite(
-                "The model's head computed a value that is not a number. The model file may be damaged; check it, or convert the checkpoint again.".into(),
-            ));
+            let bad = work.logits.iter_mut().filter(|v| !v.is_finite());
+            let count = bad.map(|v| *v = f32::NEG_INFINITY).count();
+            if count == work.logits.len() {
+                return Err(Error::NotFinite(
+                    "The model's head computed no number at all. The model file may be damaged; check it, or convert the checkpoint again.".into(),
+                ));
+            }
+            tracing::warn!(
+                count,
+                "the head computed values that are not numbers; those tokens are left out"
+            );
         }
         Ok(())
     }
