@@ -86,6 +86,7 @@ pub fn sampling(options: &SamplingOptions) -> Sampling {
         top_p: options.top_p,
         seed: options.seed.unwrap_or_else(random),
         max_tokens: options.tokens,
+        ..Sampling::default()
     }
 }
 

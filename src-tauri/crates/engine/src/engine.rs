@@ -342,11 +342,11 @@ fn flush(piece: &mut String, answer: &mut Answer, on_event: &mut dyn FnMut(Event
     }
 }
 
-/// Weights in all: dense ones without their scales, and every expert.
+/// Weights in all: dense ones without their scales and the tables of the hash layers, and every expert.
 fn parameters(container: &Container) -> u64 {
     let dense: u64 = container
         .tensors()
-        .filter(|(name, _)| !name.ends_with(".scale"))
+        .filter(|(name, t)| !name.ends_with(".scale") && t.dtype != Dtype::I64)
         .map(|(_, t)| {
             let count: u64 = t.shape.iter().map(|n| *n as u64).product();
             if t.dtype == Dtype::Fp4Packed {

@@ -320,7 +320,7 @@ impl Shared {
             temperature: self.temperature,
             top_p: 0.95,
             seed: random_seed(),
-            max_tokens: None,
+            ..Sampling::default()
         };
         let answer = recent
             .timeline
