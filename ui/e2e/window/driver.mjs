@@ -233,7 +233,7 @@ class App {
     while (!done && Date.now() < last) {
       process.kill(pid, 'SIGCONT');
       // Waits busily: a timer could be late and the answer over.
-      const end = performance.now() + 6;
+      const end = performance.now() + 4;
       while (performance.now() < end);
       process.kill(pid, 'SIGSTOP');
       await sleep(20);

@@ -25,18 +25,30 @@ assert changed == 1, changed`;
   execFileSync('python3', ['-c', script, join(folder, 'chats.db')], { input: answer });
 }
 
+/** In the page: waits until the answer is longer than `size` and gives its length. */
+const GROWN = `const grown = async (size) => {
+  for (;;) {
+    const now = document.querySelector('article.answer .markdown')?.innerText.length ?? 0;
+    if (now > size) return now;
+    await new Promise((resolve) => setTimeout(resolve, 4));
+  }
+};`;
+
 /** Sends, and holds the program still as soon as some of the answer is in the window. */
 async function sendAndHold(app, text) {
-  await app.run(
-    `const field = document.querySelector('[data-testid=composer]');
-     field.value = arguments[0];
-     field.dispatchEvent(new Event('input', { bubbles: true }));`,
-    text,
+  const { threw } = await app.slowly(() =>
+    app.runAsync(
+      `${GROWN}
+       const field = document.querySelector('[data-testid=composer]');
+       field.value = args[0];
+       field.dispatchEvent(new Event('input', { bubbles: true }));
+       await new Promise((resolve) => setTimeout(resolve));
+       document.querySelector('[data-testid=send]').click();
+       await grown(0);`,
+      text,
+    ),
   );
-  await app.slowly(async () => {
-    await app.run(`document.querySelector('[data-testid=send]').click()`);
-    await until('some of the answer is there', async () => (await app.answers())[0]);
-  });
+  assert.equal(threw, undefined);
 }
 
 test('a person types at once, sees the answer stream, and finds the chat after a restart', async (t) => {
@@ -66,16 +78,14 @@ test('a person types at once, sees the answer stream, and finds the chat after a
 test('the answer grows while one looks, and Escape stops it', async (t) => {
   const app = await start(t, dataFolder(t));
   await sendAndHold(app, STORY);
-  const sizes = new Set();
-  await app.slowly(async () => {
-    await until('the answer has grown twice', async () => {
-      sizes.add((await app.answers())[0].length);
-      return sizes.size > 2;
-    });
-    await app.run(
-      `window.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true, cancelable: true }))`,
-    );
-  });
+  const { threw } = await app.slowly(() =>
+    app.runAsync(
+      `${GROWN}
+       await grown(await grown(0));
+       window.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true, cancelable: true }));`,
+    ),
+  );
+  assert.equal(threw, undefined);
   app.goOn();
   await app.settled();
   const [answer] = await app.answers();
@@ -257,8 +267,14 @@ test('the window follows the system into light and dark', async (t) => {
     ['dark', 'Adwaita:dark'],
   ]) {
     const app = await start(t, dataFolder(t), { GTK_THEME: gtk });
-    await app.send(STORY);
-    await app.settled();
+    await app.ask('POST', '/window/rect', { width: 1280, height: 800 });
+    for (const chat of [['My name is Zoe.', 'What is my name?'], ['Who are you?'], ['Hello!', STORY]]) {
+      await app.click('[data-testid=new-chat]');
+      for (const message of chat) {
+        await app.send(message);
+        await app.settled();
+      }
+    }
     const dark = await app.run(`return matchMedia('(prefers-color-scheme: dark)').matches`);
     assert.equal(dark, theme === 'dark');
     backgrounds[theme] = await app.run('return getComputedStyle(document.body).backgroundColor');
