@@ -29,6 +29,7 @@ test('Shift+Enter makes a line, and the field grows with the text and back', asy
 test('a pasted book is in the field at once, whole, and can be sent', async ({ page }) => {
   await page.goto('/?fake=demo');
   const field = page.getByTestId('composer');
+  await expect(field).toBeFocused();
   await page.keyboard.type('Read: ');
   await field.evaluate((element) => {
     const data = new DataTransfer();
