@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fastar_fst::{Container, Dtype};
 
-use crate::chat::{ChatTokenizer, Message, TextStream, encode};
+use crate::chat::{AnswerParser, ChatTokenizer, Conversation, EffortTable, Message, Part, encode};
 use crate::model::Model;
 use crate::sample::Sampler;
 use crate::{Error, Result, Sampling, Session};
@@ -214,7 +214,10 @@ impl Engine {
         let tokenizer = self.0.tokenizer.as_ref().ok_or_else(|| {
             Error::Tokenizer("The model file has no tokenizer, so it cannot chat. Convert the checkpoint again with its tokenizer.json.".into())
         })?;
-        let prompt = encode(tokenizer, messages)?;
+        let conversation = Conversation::of(messages)?;
+        let prompt = encode(tokenizer, &conversation, EffortTable::default())?;
+        let parser = AnswerParser::new(prompt.opening, &conversation.tools, &[]);
+        let prompt = prompt.ids;
         let context = self.facts().context;
         if prompt.len() >= context {
             return Err(Error::ContextFull {
@@ -245,6 +248,7 @@ impl Engine {
             session,
             &prompt[reused..],
             tokenizer,
+            parser,
             &mut Sampler::new(sampling, &prompt),
             sampling.max_tokens.unwrap_or(usize::MAX),
             cancel,
@@ -269,6 +273,7 @@ impl Engine {
         session: &mut Session,
         prompt: &[u32],
         tokenizer: &ChatTokenizer,
+        mut parser: AnswerParser,
         sampler: &mut Sampler<'_>,
         limit: usize,
         cancel: &Cancel,
@@ -303,17 +308,15 @@ impl Engine {
 
         let _span = tracing::info_span!("decode").entered();
         let first = Instant::now();
-        let mut stream = TextStream::default();
-        let mut piece = String::new();
+        let mut parts = Vec::new();
         let finish = loop {
             answer.answer_tokens += 1;
             answer.decode = first.elapsed();
-            if tokenizer.ends_answer(token) {
+            parser.push(tokenizer.piece(token), &mut parts);
+            give(&mut parts, answer, on_event);
+            if parser.ended() {
                 break Ok(Finish::End);
             }
-            // Control tokens other than the end have no text.
-            stream.push(tokenizer.bytes(token).unwrap_or_default(), &mut piece);
-            flush(&mut piece, answer, on_event);
             if answer.answer_tokens >= limit || session.position() + 1 >= self.facts().context {
                 break Ok(Finish::Length);
             }
@@ -328,17 +331,22 @@ impl Engine {
                 Err(error) => break Err(error),
             }
         };
-        stream.finish(&mut piece);
-        flush(&mut piece, answer, on_event);
+        parser.finish(false, &mut parts);
+        give(&mut parts, answer, on_event);
         finish
     }
 }
 
-fn flush(piece: &mut String, answer: &mut Answer, on_event: &mut dyn FnMut(Event<'_>)) {
-    if !piece.is_empty() {
-        on_event(Event::Text(piece));
-        answer.text.push_str(piece);
-        piece.clear();
+fn give(parts: &mut Vec<Part>, answer: &mut Answer, on_event: &mut dyn FnMut(Event<'_>)) {
+    for part in parts.drain(..) {
+        match part {
+            Part::Content(text) => {
+                on_event(Event::Text(&text));
+                answer.text.push_str(&text);
+            }
+            // Plain messages ask for neither reasoning nor tools, so none of these comes.
+            Part::Reasoning(_) | Part::Call(_) | Part::BrokenCall { .. } => {}
+        }
     }
 }
 

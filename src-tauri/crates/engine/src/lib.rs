@@ -14,7 +14,10 @@ mod model;
 mod sample;
 mod session;
 
-pub use chat::{Message, Role};
+pub use chat::{
+    Conversation, Effort, EffortTable, Message, Part, Reply, Role, Task, Thinking, Tool, ToolCall,
+    Turn,
+};
 pub use engine::{Answer, Cancel, Engine, Event, Finish, ModelFacts, Options};
 pub use error::{Error, Result};
 pub use sample::Sampling;

@@ -1,8 +1,8 @@
 //! Bytes to text while they come: whole characters only, in the middle and at the end.
 
 /// Collects bytes and gives out every character as soon as it is whole.
-#[derive(Default)]
-pub(crate) struct TextStream {
+#[derive(Debug, Default)]
+pub(super) struct TextStream {
     pending: Vec<u8>,
 }
 

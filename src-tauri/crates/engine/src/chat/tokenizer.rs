@@ -7,17 +7,43 @@ use std::collections::HashMap;
 
 use tokenizers::Tokenizer;
 
+use super::protocol;
 use crate::model::Config;
 use crate::{Error, Result};
 
-/// Ids of the control tokens of a chat.
+/// Ids of the control tokens every chat needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     pub bos: u32,
     pub eos: u32,
     pub user: u32,
     pub assistant: u32,
+    pub think: u32,
     pub think_end: u32,
+}
+
+/// What a token is in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    /// Bytes of text, perhaps not whole characters.
+    Bytes(&'a [u8]),
+    /// A control token.
+    Mark(Mark),
+}
+
+/// Control tokens, by what they do in an answer. None of them is text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// `<think>`
+    Think,
+    /// `</think>`
+    ThinkEnd,
+    /// `｜DSML｜`
+    Dsml,
+    /// The model's turn is over: the end token, or one that begins somebody else's turn.
+    End,
+    /// Any other.
+    Silent,
 }
 
 /// Tokenizer of a chat model.
@@ -25,6 +51,9 @@ pub(crate) struct ChatTokenizer {
     plain: Tokenizer,
     /// Bytes of each ordinary token; none for control tokens and unused ids.
     bytes: Vec<Option<Box<[u8]>>>,
+    added: HashMap<String, u32>,
+    ends: Vec<u32>,
+    dsml: Option<u32>,
     pub control: Control,
 }
 
@@ -83,14 +112,12 @@ impl ChatTokenizer {
         let control = Control {
             bos: config.bos_token_id,
             eos: config.eos_token_id,
-            user: find("<｜User｜>")?,
-            assistant: find("<｜Assistant｜>")?,
-            think_end: find("</think>")?,
+            user: find(protocol::USER)?,
+            assistant: find(protocol::ASSISTANT)?,
+            think: find(protocol::THINK)?,
+            think_end: find(protocol::THINK_END)?,
         };
-        for (text, id) in [
-            ("<｜begin▁of▁sentence｜>", control.bos),
-            ("<｜end▁of▁sentence｜>", control.eos),
-        ] {
+        for (text, id) in [(protocol::BOS, control.bos), (protocol::EOS, control.eos)] {
             let found = find(text)?;
             if found != id {
                 return Err(foreign(format!(
@@ -102,31 +129,71 @@ impl ChatTokenizer {
         json["truncation"] = serde_json::Value::Null;
         json["padding"] = serde_json::Value::Null;
         let plain = serde_json::from_value(json).map_err(foreign)?;
+        let mut ends = vec![control.eos, control.bos, control.user, control.assistant];
+        ends.extend(
+            protocol::OTHER_ENDS
+                .iter()
+                .filter_map(|text| added.get(*text)),
+        );
         Ok(Self {
             plain,
             bytes,
+            dsml: added.get(protocol::DSML).copied(),
+            added,
+            ends,
             control,
+        })
+    }
+
+    /// The id of a control token that not every model has.
+    pub fn control_named(&self, text: &str) -> Result<u32> {
+        self.added.get(text).copied().ok_or_else(|| {
+            Error::Tokenizer(format!(
+                "This model has no token {text}, which the conversation needs. Use a model of the DeepSeek V4 family."
+            ))
         })
     }
 
     /// Appends the ids of untrusted text; no control token can come of it.
     pub fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
         let encoding = self
             .plain
             .encode_fast(text, false)
             .map_err(|e| Error::Tokenizer(format!("The text could not be tokenised: {e}.")))?;
-        ids.extend_from_slice(encoding.get_ids());
-        Ok(())
+        // A vocabulary made to break out of the text would show here.
+        match encoding
+            .get_ids()
+            .iter()
+            .find(|id| self.bytes(**id).is_none())
+        {
+            Some(id) => Err(foreign(format!("text became its control token {id}"))),
+            None => {
+                ids.extend_from_slice(encoding.get_ids());
+                Ok(())
+            }
+        }
+    }
+
+    /// What a token of an answer is.
+    pub fn piece(&self, id: u32) -> Piece<'_> {
+        if let Some(bytes) = self.bytes(id) {
+            return Piece::Bytes(bytes);
+        }
+        Piece::Mark(match id {
+            id if self.ends.contains(&id) => Mark::End,
+            id if id == self.control.think => Mark::Think,
+            id if id == self.control.think_end => Mark::ThinkEnd,
+            id if Some(id) == self.dsml => Mark::Dsml,
+            _ => Mark::Silent,
+        })
     }
 
     /// Bytes of a token; none for control tokens.
-    pub fn bytes(&self, id: u32) -> Option<&[u8]> {
+    fn bytes(&self, id: u32) -> Option<&[u8]> {
         self.bytes.get(id as usize)?.as_deref()
-    }
-
-    /// Whether an answer ends here: at the end token, or where the model begins to write the person's part.
-    pub fn ends_answer(&self, id: u32) -> bool {
-        id == self.control.eos || id == self.control.user
     }
 }
 
