@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use fastar_fst::EffortTable;
 
 use crate::failure::Failure;
 
@@ -123,6 +124,10 @@ pub struct ConvertOptions {
     pub checkpoint_dir: PathBuf,
     /// Model file to make
     pub out: PathBuf,
+    /// Effort texts the model was trained with: preview (April 2026, DSpark, Pro) or 0731 (and Vision-Exp). Known from the folder's
+    /// name where it is DeepSeek's
+    #[arg(long, value_name = "TABLE", value_parser = effort)]
+    pub effort: Option<EffortTable>,
 }
 
 #[derive(Args, Debug)]
@@ -253,6 +258,14 @@ fn count(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|n| *n > 0)
         .ok_or_else(|| "it must be a whole number, 1 or more".into())
+}
+
+fn effort(text: &str) -> Result<EffortTable, String> {
+    match text {
+        "preview" => Ok(EffortTable::Preview),
+        "0731" => Ok(EffortTable::V0731),
+        _ => Err("it must be preview or 0731".to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -65,6 +65,8 @@ pub fn write(
                     progress.show(|| format!("Reading the prompt: {} %", 100 * done / total));
                 }
                 Event::Prefill { .. } => progress.clear(),
+                // Plain messages ask for neither reasoning nor tools.
+                Event::Reasoning(_) | Event::Call(_) | Event::BrokenCall { .. } => {}
                 // After a failed write there is nobody to write for.
                 Event::Text(_) if failed.is_some() => {}
                 Event::Text(text) => {

@@ -14,6 +14,7 @@ pub fn convert(options: &ConvertOptions) -> Result<(), Failure> {
         fastar_fst::convert_until(
             &options.checkpoint_dir,
             &options.out,
+            options.effort,
             cancel,
             &mut |done, total| {
                 size = total;

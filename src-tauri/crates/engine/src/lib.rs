@@ -6,6 +6,7 @@
 //! "The V4 notes" in comments are DeepSeek's published description and reference code of the model, whose arithmetic the fixtures in
 //! `tests/` carry: section 3 is the forward pass, 4 the roundings the model was trained with, 5 the state of a sequence.
 
+mod answer;
 mod chat;
 pub mod diagnostic;
 mod engine;
@@ -14,11 +15,9 @@ mod model;
 mod sample;
 mod session;
 
-pub use chat::{
-    Conversation, Effort, EffortTable, Message, Part, Reply, Role, Task, Thinking, Tool, ToolCall,
-    Turn,
-};
-pub use engine::{Answer, Cancel, Engine, Event, Finish, ModelFacts, Options};
+pub use answer::{Answer, Event, Finish};
+pub use chat::{Conversation, Effort, Message, Reply, Role, Task, Thinking, Tool, ToolCall, Turn};
+pub use engine::{Cancel, Engine, ModelFacts, Options};
 pub use error::{Error, Result};
 pub use sample::Sampling;
 pub use session::Session;

@@ -31,6 +31,8 @@ pub struct Sampling {
     pub seed: u64,
     /// Most tokens to write; the context is the limit when none.
     pub max_tokens: Option<usize>,
+    /// The answer ends before the first of these that its text contains. Empty ones are ignored.
+    pub stop: Vec<String>,
 }
 
 impl Default for Sampling {
@@ -47,6 +49,7 @@ impl Default for Sampling {
             logit_bias: Vec::new(),
             seed: 0,
             max_tokens: None,
+            stop: Vec::new(),
         }
     }
 }

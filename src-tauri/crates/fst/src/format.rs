@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use twox_hash::xxhash3_64::Hasher;
 
-use crate::layout::{Dtype, ExpertLayout, tensor_bytes};
+use crate::layout::{Dtype, EffortTable, ExpertLayout, tensor_bytes};
 
 pub(crate) const MAGIC: [u8; 4] = *b"FST\0";
 pub(crate) const VERSION: u32 = 3;
@@ -58,8 +58,8 @@ pub(crate) struct Metadata {
     pub creator: String,
     /// Where the weights came from.
     pub source: Source,
-    /// Table of reasoning efforts, if the checkpoint has one.
-    pub effort: Option<serde_json::Value>,
+    /// Which effort texts the model was trained with, where that is known.
+    pub effort: Option<EffortTable>,
     /// Layout of the expert records.
     pub layout: ExpertLayout,
 }

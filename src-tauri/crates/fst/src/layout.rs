@@ -11,6 +11,18 @@ pub(crate) const FP4_BLOCK: usize = 32;
 /// The only layout yet.
 pub(crate) const ROW_MAJOR: &str = "row-major";
 
+/// Which effort texts a model was trained with. Nothing in its config.json or tokenizer.json tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EffortTable {
+    /// DeepSeek-V4-Flash of April, its DSpark edition, and V4-Pro: only the highest effort has a text.
+    #[default]
+    #[serde(rename = "preview")]
+    Preview,
+    /// DeepSeek-V4-Flash-0731 and Vision-Exp: the second effort has the preview's text of the highest, and the highest one of its own.
+    #[serde(rename = "0731")]
+    V0731,
+}
+
 /// Storage type of a tensor, as in the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Dtype {

@@ -47,7 +47,8 @@
 //! ## Metadata
 //!
 //! One JSON object: `creator` (program and version), `source` (`folder`, and `repository` and `revision` where known, else null),
-//! `effort` (table of reasoning efforts, null where the checkpoint has none), `layout` (the [`ExpertLayout`]).
+//! `effort` (`preview` or `0731`: the
+//! [`EffortTable`], null where it is not known), `layout` (the [`ExpertLayout`]).
 //! Fields a reader does not know are ignored.
 //!
 //! ## Directory
@@ -83,5 +84,5 @@ mod write;
 pub use convert::{convert, convert_until};
 pub use error::{Error, Result};
 pub use inspect::{Inspection, TypeSummary, inspect};
-pub use layout::{Dtype, ExpertLayout, ExpertMatrix, Tensor};
+pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor};
 pub use read::Container;

@@ -13,7 +13,7 @@ use crate::error::{Error, Result, shown, shown_path};
 use crate::format::{
     Entry, HEADER_BYTES, Header, MAGIC, Map, Metadata, VERSION, decode_directory, index_checksum,
 };
-use crate::layout::{ExpertLayout, Tensor};
+use crate::layout::{EffortTable, ExpertLayout, Tensor};
 
 /// An open container, mapped read-only; cheap to share between threads.
 ///
@@ -261,6 +261,11 @@ impl Container {
             }
         }
         Ok(())
+    }
+
+    /// Which effort texts the model was trained with, where that is known.
+    pub fn effort_table(&self) -> Option<EffortTable> {
+        self.metadata.effort
     }
 
     /// Layout of the expert records.

@@ -583,7 +583,7 @@ fn a_conversion_stopped_in_the_middle_leaves_nothing() {
     folder.write();
     let cancel = AtomicBool::new(false);
     let mut calls = 0;
-    let error = convert_until(&folder.path, &folder.out(), &cancel, &mut |_, _| {
+    let error = convert_until(&folder.path, &folder.out(), None, &cancel, &mut |_, _| {
         calls += 1;
         if calls == 20 {
             cancel.store(true, Ordering::Relaxed);

@@ -331,6 +331,8 @@ impl Shared {
                 &mut |event| match event {
                     Event::Prefill { done, total } => live.prefill(count(done), count(total)),
                     Event::Text(text) => live.push(text),
+                    // Plain messages ask for neither reasoning nor tools.
+                    Event::Reasoning(_) | Event::Call(_) | Event::BrokenCall { .. } => {}
                 },
             )
             .map_err(Error::from)?;

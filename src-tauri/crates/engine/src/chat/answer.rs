@@ -89,6 +89,11 @@ impl AnswerParser {
         self.ended
     }
 
+    /// Whether the next token still belongs to the reasoning.
+    pub fn is_reasoning(&self) -> bool {
+        matches!(self.phase, Phase::Reasoning)
+    }
+
     /// Adds a token; appends to `parts` what has become certain.
     pub fn push(&mut self, piece: Piece<'_>, parts: &mut Vec<Part>) {
         if self.ended {

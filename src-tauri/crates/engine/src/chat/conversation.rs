@@ -155,16 +155,6 @@ pub enum Effort {
     Max,
 }
 
-/// Which effort texts a model was trained with; nothing in its config.json or tokenizer.json tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EffortTable {
-    /// DeepSeek-V4-Flash of April, its DSpark edition, and V4-Pro: only `Max` has a text.
-    #[default]
-    Preview,
-    /// DeepSeek-V4-Flash-0731 and Vision-Exp: `High` has the preview's text of `Max`, and `Max` one of its own.
-    V0731,
-}
-
 /// Short judgements the model was trained to give on a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {

@@ -14,7 +14,9 @@
 
 use std::collections::HashMap;
 
-use super::conversation::{Conversation, Effort, EffortTable, Reply, Task, Thinking, Turn};
+use fastar_fst::EffortTable;
+
+use super::conversation::{Conversation, Effort, Reply, Task, Thinking, Turn};
 use super::tokenizer::ChatTokenizer;
 use super::{dsml, json, protocol};
 use crate::{Error, Result};

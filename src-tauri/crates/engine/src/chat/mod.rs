@@ -18,10 +18,9 @@ mod tokenizer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use answer::AnswerParser;
-pub use answer::Part;
+pub(crate) use answer::{AnswerParser, Part};
 pub use conversation::{
-    Conversation, Effort, EffortTable, Message, Reply, Role, Task, Thinking, Tool, ToolCall, Turn,
+    Conversation, Effort, Message, Reply, Role, Task, Thinking, Tool, ToolCall, Turn,
 };
 pub(crate) use encode::encode;
 pub(crate) use tokenizer::ChatTokenizer;

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::format::{Entry, Metadata, Source, fits_directory};
+use crate::layout::EffortTable;
 use crate::write::{Contents, Plan, Weights};
 
 use checkpoint::Checkpoint;
@@ -34,13 +35,15 @@ pub fn convert(
     out: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<String>> {
-    convert_until(checkpoint, out, &AtomicBool::new(false), progress)
+    convert_until(checkpoint, out, None, &AtomicBool::new(false), progress)
 }
 
-/// [`convert`] that ends with [`Error::Cancelled`] soon after `cancel` becomes true, leaving nothing behind.
+/// [`convert`] that ends with [`Error::Cancelled`] soon after `cancel` becomes true, leaving nothing behind. Without `effort` the names in the
+/// folder's path decide.
 pub fn convert_until(
     checkpoint: &Path,
     out: &Path,
+    effort: Option<EffortTable>,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<String>> {
@@ -63,13 +66,14 @@ pub fn convert_until(
     warnings.extend(selection.warnings.iter().cloned());
     let output = Output::prepare(out, &checkpoint.files())?;
     let config = checkpoint.config_text().to_vec();
+    let source = source(checkpoint.folder());
     let plan = Plan::new(Contents {
         config: &config,
         tokenizer: tokenizer.as_deref(),
         metadata: Metadata {
             creator: concat!("fastar ", env!("CARGO_PKG_VERSION")).to_owned(),
-            source: source(checkpoint.folder()),
-            effort: None,
+            effort: effort.or_else(|| effort_of(&source)),
+            source,
             layout: selection.layout.clone(),
         },
         tensors: entries(&selection, &checkpoint)?,
@@ -196,10 +200,39 @@ fn source(folder: &Path) -> Source {
     source
 }
 
+/// The effort table of DeepSeek's own repositories; none for a name that tells nothing.
+fn effort_of(source: &Source) -> Option<EffortTable> {
+    let name = source.repository.as_ref().or(source.folder.as_ref())?;
+    if name.contains("0731") || name.contains("Vision-Exp") {
+        Some(EffortTable::V0731)
+    } else if name.contains("DeepSeek-V4") {
+        Some(EffortTable::Preview)
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
+
+    #[test]
+    fn the_effort_table_follows_the_names_of_the_published_repositories() {
+        let of = |path: &str| effort_of(&source(Path::new(path)));
+        let hub = "/c/models--deepseek-ai--DeepSeek-V4-Flash-0731/snapshots/60d8d707";
+        assert_eq!(of(hub), Some(EffortTable::V0731));
+        assert_eq!(
+            of("/m/DeepSeek-V4-Flash-Vision-Exp"),
+            Some(EffortTable::V0731)
+        );
+        assert_eq!(
+            of("/m/DeepSeek-V4-Flash-DSpark"),
+            Some(EffortTable::Preview)
+        );
+        assert_eq!(of("/m/DeepSeek-V4-Flash"), Some(EffortTable::Preview));
+        assert_eq!(of("/m/checkpoint"), None);
+    }
 
     #[test]
     fn the_hub_cache_tells_repository_and_revision() {

@@ -1,12 +1,12 @@
 //! Prompts, id by id, as DeepSeek's own encoder makes them.
 
+use fastar_fst::EffortTable;
 use serde::Deserialize;
 
 use super::{data, sha256, text_of, v4};
 use crate::chat::encode::{Opening, Prompt, encode};
 use crate::chat::{
-    Conversation, Effort, EffortTable, Message, Reply, Role, Task, Thinking, Tool, ToolCall, Turn,
-    protocol,
+    Conversation, Effort, Message, Reply, Role, Task, Thinking, Tool, ToolCall, Turn, protocol,
 };
 
 pub(super) fn user(text: &str) -> Turn {
