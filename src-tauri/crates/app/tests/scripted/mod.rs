@@ -177,6 +177,9 @@ impl Timeline for ScriptedTimeline {
         let mut text = String::new();
         let mut tokens = 0;
         let ended = |finish, text: String, tokens| Answer {
+            reasoning: String::new(),
+            calls: Vec::new(),
+            reasoning_tokens: 0,
             text,
             finish,
             prompt_tokens: 10,
