@@ -3,7 +3,7 @@
 //! The real implementation is [`load`]; tests of the app and of its faces put a scripted model in its place, so that every
 //! moment of an answer can be reached on purpose.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastar_engine::{
@@ -37,6 +37,12 @@ pub trait Timeline {
         cancel: &Cancel,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> fastar_engine::Result<Answer>;
+    /// See [`Session::save`].
+    fn save(&self, path: &Path) -> fastar_engine::Result<()>;
+    /// See [`Session::load`].
+    fn load(&mut self, path: &Path) -> fastar_engine::Result<()>;
+    /// About how many bytes [`Timeline::save`] writes; 0 when there is nothing worth keeping.
+    fn bytes(&self) -> usize;
 }
 
 /// Loads a model; called on a thread of its own.
@@ -88,5 +94,20 @@ impl Timeline for EngineTimeline {
     ) -> fastar_engine::Result<Answer> {
         self.engine
             .answer(&mut self.session, messages, sampling, cancel, on_event)
+    }
+
+    fn save(&self, path: &Path) -> fastar_engine::Result<()> {
+        self.session.save(path)
+    }
+
+    fn load(&mut self, path: &Path) -> fastar_engine::Result<()> {
+        self.session.load(path)
+    }
+
+    fn bytes(&self) -> usize {
+        match self.session.position() {
+            0 => 0,
+            _ => self.session.bytes(),
+        }
     }
 }

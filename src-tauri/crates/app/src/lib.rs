@@ -12,6 +12,7 @@ mod generation;
 pub mod inference;
 mod links;
 mod models;
+mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ use data::DataFolder;
 use error::Error;
 use generation::Generation;
 use models::Models;
+use sessions::Sessions;
 use settings::Settings;
 
 type Result<T> = std::result::Result<T, ApiError>;
@@ -120,8 +122,12 @@ impl App {
         };
         let chats = Arc::new(chats);
         let models = Models::start(options.loader, settings, given)?;
-        let generation =
-            Generation::start(Arc::clone(&chats), Arc::clone(&models), options.temperature)?;
+        let generation = Generation::start(
+            Arc::clone(&chats),
+            Arc::clone(&models),
+            Sessions::open(data.path()),
+            options.temperature,
+        )?;
         let notices: Vec<_> = chats_notice.into_iter().chain(settings_notice).collect();
         Ok(Self(Arc::new(Inner {
             generation,
@@ -176,7 +182,9 @@ impl App {
     /// Deletes a chat; an answer being written in it is stopped. It can be restored for seven days.
     pub fn chat_delete(&self, id: &str) -> Result<()> {
         self.0.chats.delete(id, clock::now())?;
-        Ok(self.0.generation.stop_chat(id)?)
+        self.0.generation.stop_chat(id)?;
+        self.0.generation.forget(id);
+        Ok(())
     }
 
     /// Undoes a deletion.

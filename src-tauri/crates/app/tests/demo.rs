@@ -56,3 +56,49 @@ fn the_demo_answers_as_the_reference_does_and_reuses_the_first_turn() {
     assert_eq!(stats.prompt_tokens, 27);
     assert!(stats.reused_tokens >= 18, "{}", stats.reused_tokens);
 }
+
+#[test]
+fn a_chat_opened_after_a_restart_goes_on_without_reading_its_conversation_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let mut options = Script::new().options(folder.path());
+        options.loader = std::sync::Arc::new(inference::load);
+        options.temperature = 0.0;
+        let app = App::open(options).unwrap();
+        loaded(&app);
+        app
+    };
+    let ask = |app: &App, chat: Option<&str>, text: &str| {
+        let heard = hear(&mut app.message_send(chat, text).unwrap());
+        let stats = heard.answer().stats.clone().unwrap();
+        (heard.answer().chat_id.clone(), heard.text(), stats)
+    };
+    let app = open();
+    let (zoe, ..) = ask(&app, None, "My name is Zoe.");
+    // Another chat takes the place in memory, and is itself kept at the end.
+    let (fox, ..) = ask(&app, None, "Tell me a story about a fox.");
+    drop(app);
+
+    let app = open();
+    let (_, text, stats) = ask(&app, Some(&zoe), "What is my name?");
+    assert_eq!(text, expected().pop().unwrap().1);
+    assert!(stats.reused_tokens >= 18, "{stats:?}");
+    let (_, _, stats) = ask(&app, Some(&fox), "Another one!");
+    assert!(stats.reused_tokens >= 80, "{stats:?}");
+
+    // A deleted chat leaves nothing, and a damaged file only costs time.
+    app.chat_delete(&zoe).unwrap();
+    drop(app);
+    let kept: Vec<_> = std::fs::read_dir(folder.path().join("sessions"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert_eq!(kept.len(), 1);
+    let mut bytes = std::fs::read(&kept[0]).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&kept[0], bytes).unwrap();
+    let app = open();
+    let (_, _, stats) = ask(&app, Some(&fox), "And one more!");
+    assert_eq!(stats.reused_tokens, 0);
+}

@@ -21,6 +21,7 @@ use crate::clock;
 use crate::error::{Error, Result, guard, lock};
 use crate::inference::Timeline;
 use crate::models::{Loaded, Models};
+use crate::sessions::Sessions;
 
 /// The text of an answer is saved so often, ...
 const SAVE_EVERY: Duration = Duration::from_millis(500);
@@ -39,6 +40,7 @@ pub(crate) struct Generation {
 struct Shared {
     chats: Arc<Chats>,
     models: Arc<Models>,
+    sessions: Sessions,
     temperature: f32,
     work: Mutex<Work>,
     changed: Condvar,
@@ -80,10 +82,16 @@ struct Recent {
 }
 
 impl Generation {
-    pub(crate) fn start(chats: Arc<Chats>, models: Arc<Models>, temperature: f32) -> Result<Self> {
+    pub(crate) fn start(
+        chats: Arc<Chats>,
+        models: Arc<Models>,
+        sessions: Sessions,
+        temperature: f32,
+    ) -> Result<Self> {
         let shared = Arc::new(Shared {
             chats,
             models,
+            sessions,
             temperature,
             work: Mutex::default(),
             changed: Condvar::new(),
@@ -211,6 +219,11 @@ impl Generation {
         id.map_or(Ok(()), |id| self.stop(&id))
     }
 
+    /// Drops what was kept of a chat's computation.
+    pub(crate) fn forget(&self, chat_id: &str) {
+        self.shared.sessions.forget(chat_id);
+    }
+
     /// A chat as its rows are, with ended answers that could not be saved.
     pub(crate) fn chat(&self, id: &str) -> Result<Chat> {
         self.shared.save_unsaved();
@@ -262,6 +275,8 @@ impl Shared {
                 let mut work = lock(&self.work);
                 loop {
                     if work.closing {
+                        drop(work);
+                        self.keep(recent.take());
                         return;
                     }
                     // An idle timeline must not keep the memory of a model that was replaced.
@@ -307,15 +322,22 @@ impl Shared {
         }
         live.start(&loaded.info.name);
         let messages = self.history(live)?;
-        let kept = recent
-            .take()
-            .filter(|recent| recent.chat_id == live.chat_id && recent.model == loaded.number);
-        // The old timeline is gone before a new one takes memory.
-        let recent = recent.insert(kept.unwrap_or_else(|| Recent {
-            chat_id: live.chat_id.clone(),
-            model: loaded.number,
-            timeline: loaded.model.timeline(),
-        }));
+        let fits = |r: &Recent| r.chat_id == live.chat_id && r.model == loaded.number;
+        let current = match recent.take_if(|recent| fits(recent)) {
+            Some(current) => current,
+            None => {
+                // The old timeline is gone before a new one takes memory.
+                self.keep(recent.take());
+                let mut timeline = loaded.model.timeline();
+                self.sessions.load(&live.chat_id, timeline.as_mut());
+                Recent {
+                    chat_id: live.chat_id.clone(),
+                    model: loaded.number,
+                    timeline,
+                }
+            }
+        };
+        let recent = recent.insert(current);
         let sampling = Sampling {
             temperature: self.temperature,
             top_p: 0.95,
@@ -341,6 +363,16 @@ impl Shared {
             fastar_engine::Finish::End | fastar_engine::Finish::Length => MessageStatus::Done,
         };
         Ok((status, Some(stats(&answer, &loaded))))
+    }
+
+    /// Writes a timeline down before it is dropped, unless its chat has been deleted.
+    fn keep(&self, recent: Option<Recent>) {
+        if let Some(recent) = recent
+            && self.chats.chat(&recent.chat_id).is_ok()
+        {
+            self.sessions
+                .save(&recent.chat_id, recent.timeline.as_ref());
+        }
     }
 
     /// The conversation before an answer, as the engine wants it.

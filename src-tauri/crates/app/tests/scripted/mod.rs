@@ -157,6 +157,18 @@ impl Model for ScriptedModel {
 }
 
 impl Timeline for ScriptedTimeline {
+    fn save(&self, _: &std::path::Path) -> fastar_engine::Result<()> {
+        Ok(())
+    }
+
+    fn load(&mut self, _: &std::path::Path) -> fastar_engine::Result<()> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
     fn answer(
         &mut self,
         messages: &[fastar_engine::Message],
