@@ -3,62 +3,21 @@
 
 mod common;
 
-use common::{fastar, signal, text};
-use std::io::{BufRead, BufReader, Read, Write};
+use common::{Server, fastar, serve, signal, text};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
 
-struct Server {
-    child: Child,
-    address: String,
-    _data: tempfile::TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Ends it if the test failed before it did.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn serve(arguments: &[&str]) -> Server {
-    let data = tempfile::tempdir().unwrap();
-    let mut child = fastar(arguments)
-        .env("FASTAR_DATA_DIR", data.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line
-        .split("http://")
-        .nth(1)
-        .and_then(|rest| rest.split('/').next())
-        .unwrap_or_else(|| panic!("no address in {line:?}"))
-        .to_owned();
-    Server {
-        child,
-        address,
-        _data: data,
-    }
-}
-
-impl Server {
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-            self.address
-        )
-        .unwrap();
-        let mut response = Vec::new();
-        stream.read_to_end(&mut response).unwrap();
-        String::from_utf8_lossy(&response).into_owned()
-    }
+fn get(server: &Server, path: &str) -> String {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        server.address
+    )
+    .unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 #[test]
@@ -73,7 +32,7 @@ fn it_prints_where_it_is_serves_the_interface_and_ends_cleanly() {
             "{}",
             server.address
         );
-        let page = server.get("/");
+        let page = get(&server, "/");
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");
         assert!(
             page.contains("<!doctype html>") || page.contains("<!DOCTYPE html>"),
@@ -89,7 +48,7 @@ fn a_model_of_choice_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let model = common::converted("demo", folder.path());
     let server = serve(&["serve", "--port", "0", "--model", text(&model)]);
-    assert!(server.get("/health").contains("ok"));
+    assert!(get(&server, "/health").contains("ok"));
 }
 
 #[test]

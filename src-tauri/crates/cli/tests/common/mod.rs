@@ -1,8 +1,8 @@
 //! Running the real `fastar`.
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -119,4 +119,46 @@ pub fn reference() -> Vec<(String, String)> {
             ))
         })
         .collect()
+}
+
+/// `fastar serve`, ended with the test.
+pub struct Server {
+    pub child: Child,
+    pub address: String,
+    _data: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts it with a data folder of its own and at temperature 0, and waits until it says where it is.
+pub fn serve(arguments: &[&str]) -> Server {
+    let data = tempfile::tempdir().unwrap();
+    let mut child = fastar(arguments)
+        .env("FASTAR_DATA_DIR", data.path())
+        .env("FASTAR_TEMPERATURE", "0")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line
+        .split("http://")
+        .nth(1)
+        .and_then(|rest| rest.split('/').next())
+        .unwrap_or_else(|| panic!("no address in {line:?}"))
+        .trim()
+        .to_owned();
+    Server {
+        child,
+        address,
+        _data: data,
+    }
 }

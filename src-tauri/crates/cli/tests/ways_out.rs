@@ -3,11 +3,10 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
 
-use common::{fastar, fed, reference, run, text};
+use common::{fed, reference, run, serve, text};
 use fastar_testkit::Chain;
 
 const TEXT: &str = "修复🙂é";
@@ -34,41 +33,6 @@ fn on_stdout() {
     assert_eq!((once.out, once.code), (format!("{TEXT}\n"), Some(0)));
     let chat = fed(&["chat", "--model", text(&path), "--temp", "0"], b"?\n");
     assert_eq!((chat.out, chat.code), (format!("{TEXT}\n"), Some(0)));
-}
-
-/// `fastar serve` on a free port, ended with the test.
-struct Server {
-    child: Child,
-    address: String,
-    _data: tempfile::TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn serve(more: &[&str]) -> Server {
-    let data = tempfile::tempdir().unwrap();
-    let mut child = fastar(&[&["serve", "--port", "0"], more].concat())
-        .env("FASTAR_DATA_DIR", data.path())
-        .env("FASTAR_TEMPERATURE", "0")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line.split("http://").nth(1).unwrap();
-    let address = address.split('/').next().unwrap().trim().to_owned();
-    Server {
-        child,
-        address,
-        _data: data,
-    }
 }
 
 /// The text of the answer to a new chat's first message: as it came in pieces, and as the last event has it.
@@ -102,14 +66,14 @@ fn ask(address: &str, message: &str) -> (String, String) {
 #[test]
 fn in_the_stream_of_the_server() {
     let model = model();
-    let server = serve(&["--model", text(&model.path())]);
+    let server = serve(&["serve", "--port", "0", "--model", text(&model.path())]);
     let (said, finished) = ask(&server.address, "?");
     assert_eq!((said.as_str(), finished.as_str()), (TEXT, TEXT));
 }
 
 #[test]
 fn sixteen_clients_at_once_each_get_the_answer_they_would_get_alone() {
-    let server = serve(&[]);
+    let server = serve(&["serve", "--port", "0"]);
     let expected = reference();
     std::thread::scope(|scope| {
         for i in 0..16 {
