@@ -126,13 +126,14 @@ export const strings = {
     aboutDemo:
       'It was trained from scratch on simple stories and has exactly the architecture of the real model, about 27,000 times smaller. It answers at once, on any computer, but it knows next to nothing.',
     realTitle: 'The real one: DeepSeek V4 Flash',
-    real: '284 billion parameters, about 160 GB. It stays on your disk and FaStar reads the parts it needs, so it runs on a computer with 64 GB of memory.',
-    step1: 'Get the checkpoint from DeepSeek’s page on Hugging Face, into a folder of its own.',
+    real: '284 billion parameters, about 160 GB on disk. FaStar leaves them there and reads the parts it needs; it is made for computers with 64 GB of memory. It has not been tried with the real files yet.',
+    step1:
+      'Get the repository deepseek-ai/DeepSeek-V4-Flash from Hugging Face, into a folder of its own. Converting needs as much disk space again.',
     step2: 'Convert it once. This makes one file that FaStar can read:',
-    step2Command: 'fastar convert CHECKPOINT_DIR OUT.fst',
+    step2Command: 'fastar convert CHECKPOINT_DIR model.fst',
     step3Desktop: 'Choose the file. FaStar remembers it.',
     step3Web: 'Start the server with it:',
-    step3WebCommand: 'fastar serve --model OUT.fst',
+    step3WebCommand: 'fastar serve --model model.fst',
     choose: 'Choose a model file…',
     chooseOther: 'Choose another file…',
     webOther: 'To use another model, start the server with it:',
