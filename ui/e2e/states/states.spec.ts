@@ -283,6 +283,57 @@ test('chats are reached, renamed and deleted with the keyboard alone', async ({ 
   await expect(page.getByTestId('composer')).toBeFocused();
 });
 
+test('F2 renames the open chat from the composer and gives the focus back', async ({ page }) => {
+  await page.goto('/?fake=weeks');
+  await rows(page).nth(1).click();
+  const composer = page.getByTestId('composer');
+  await composer.fill('half a message');
+  await page.keyboard.press('F2');
+  await page.keyboard.type('Landlord');
+  await page.keyboard.press('Enter');
+  await expect(rows(page).nth(1)).toHaveText('Landlord');
+  await expect(composer).toBeFocused();
+  await expect(composer).toHaveValue('half a message');
+  // The list is opened for it, beside the conversation and over it.
+  await page.getByRole('button', { name: 'Hide chats' }).click();
+  await composer.focus();
+  await page.keyboard.press('F2');
+  await expect(page.getByRole('textbox', { name: 'Title of the chat' })).toBeFocused();
+  await page.keyboard.press('Escape');
+  await page.setViewportSize({ width: 360, height: 640 });
+  await expect(page.getByRole('navigation')).toHaveCount(0);
+  await composer.focus();
+  await page.keyboard.press('F2');
+  await page.keyboard.type('Heating');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('button', { name: 'Heating', exact: true })).toBeFocused();
+});
+
+test('F2 and Delete in an empty chat do nothing', async ({ page }) => {
+  await page.goto('/?fake=weeks');
+  await expect(rows(page)).toHaveCount(9);
+  await page.keyboard.press('F2');
+  await page.keyboard.press('Delete');
+  await page.keyboard.type('Hi');
+  await expect(page.getByTestId('composer')).toHaveValue('Hi');
+  await expect(rows(page)).toHaveCount(9);
+});
+
+test('the keys that the menu of a chat names work in it', async ({ page }) => {
+  await page.goto('/?fake=weeks');
+  await rows(page).nth(2).focus();
+  await page.keyboard.press('Shift+F10');
+  await page.keyboard.press('F2');
+  await page.keyboard.type('Dinner');
+  await page.keyboard.press('Enter');
+  const row = page.getByRole('button', { name: 'Dinner', exact: true });
+  await expect(row).toBeFocused();
+  await page.keyboard.press('Shift+F10');
+  await page.keyboard.press('Delete');
+  await expect(row).toHaveCount(0);
+  await expect(page.getByTestId('toast')).toContainText('Dinner');
+});
+
 test('the menu of a chat works with the keyboard and gives the focus back', async ({ page }) => {
   await page.goto('/?fake=weeks');
   const row = page.getByRole('button', { name: 'Packing list for the Alps', exact: true });

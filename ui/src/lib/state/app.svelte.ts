@@ -52,6 +52,8 @@ export class App {
   announcement = $state('');
   link = $state<{ href: string; bidi: boolean } | null>(null);
   modelPanel = $state(false);
+  /** The chat whose row is asked to show its title field; the row takes the wish away. */
+  renaming = $state<string | null>(null);
 
   /** Chats whose answers are being written stay in memory while another one is looked at, drafts too. */
   private kept = new Map<string, Open>();
@@ -237,6 +239,14 @@ export class App {
     const id = open.summary?.id ?? '';
     if (open.progress !== null && id !== '') this.busy[id] = true;
     if (open.progress !== null || open.draft !== '') this.kept.set(id, open);
+  }
+
+  /** Asks for the title field of the open chat. False when there is no row to show it. */
+  askRename(): boolean {
+    const id = this.open.summary?.id;
+    if (id === undefined || !this.chats.some((chat) => chat.id === id)) return false;
+    this.renaming = id;
+    return true;
   }
 
   async rename(id: string, title: string): Promise<void> {
