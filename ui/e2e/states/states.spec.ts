@@ -346,6 +346,40 @@ test('the menu of a chat works with the keyboard and gives the focus back', asyn
   await expect(row).toBeFocused();
 });
 
+test('a right click brings the menu of the chat, or that of the browser only where there is text', async ({
+  page,
+}) => {
+  await page.goto('/?fake=weeks');
+  await rows(page).first().click();
+  await expect(answers(page)).toContainText('Sort a copy');
+  await page.evaluate(() => {
+    const seen: boolean[] = [];
+    (window as unknown as { browserMenu: boolean[] }).browserMenu = seen;
+    addEventListener('contextmenu', (event) => {
+      setTimeout(() => seen.push(!event.defaultPrevented));
+    });
+  });
+  const last = () => page.evaluate(() => (window as unknown as { browserMenu: boolean[] }).browserMenu.pop());
+  await page.locator('header .title').click({ button: 'right' });
+  await expect.poll(last).toBe(false);
+  await page.getByTestId('composer').click({ button: 'right' });
+  await expect.poll(last).toBe(true);
+  const rename = page.getByRole('menuitem', { name: /Rename/ });
+  await rows(page).nth(2).click({ button: 'right' });
+  await expect.poll(last).toBe(false);
+  await expect(rename).toBeFocused();
+  await page.keyboard.press('Escape');
+  await page
+    .getByRole('button', { name: 'Options for “Dinner for six, two of them vegan”' })
+    .click({ button: 'right' });
+  await expect.poll(last).toBe(false);
+  await expect(rename).toBeFocused();
+  await page.keyboard.press('Escape');
+  await answers(page).locator('p').first().selectText();
+  await answers(page).locator('p').first().click({ button: 'right' });
+  await expect.poll(last).toBe(true);
+});
+
 test('what was typed in one chat waits there', async ({ page }) => {
   await page.goto('/?fake=weeks');
   await page.getByTestId('composer').fill('for a new chat');
