@@ -440,3 +440,57 @@ fn two_apps_in_one_process_do_not_disturb_each_other_but_never_share_a_folder() 
         "{error}"
     );
 }
+
+#[test]
+fn whoever_attaches_while_answers_begin_and_end_hears_the_end() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (folder, script) = (folder(), Script::new());
+    let app = script.app(folder.path());
+    // While another chat is being answered, answers are stopped in the queue; without it, they run and end.
+    for another in [true, false] {
+        let mut listener = app.message_send(None, "hi").unwrap();
+        script.step(Step::End);
+        let chat = hear(&mut listener).answer().chat_id.clone();
+        let other = another.then(|| app.message_send(None, "runs all the time").unwrap());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let listening: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut heard = 0;
+                        while !over.load(Ordering::SeqCst) {
+                            let answer = app.chat_open(&chat).unwrap().messages.pop().unwrap();
+                            match app.generation_attach(&answer.id) {
+                                Ok(mut listener) => {
+                                    let end = hear(&mut listener).answer().status;
+                                    assert_ne!(end, MessageStatus::Writing);
+                                    heard += 1;
+                                }
+                                // A newer answer has taken its place.
+                                Err(error) => assert_eq!(error.code, ErrorCode::NotFound),
+                            }
+                        }
+                        heard
+                    })
+                })
+                .collect();
+            for round in 0..400 {
+                let mut listener = app.message_regenerate(&chat).unwrap();
+                if another || round % 2 == 0 {
+                    app.generation_stop(listener.answer_id()).unwrap();
+                } else {
+                    script.step(Step::End);
+                }
+                hear(&mut listener);
+            }
+            over.store(true, Ordering::SeqCst);
+            for thread in listening {
+                assert!(thread.join().unwrap() > 0);
+            }
+        });
+        if let Some(mut other) = other {
+            script.step(Step::End);
+            hear(&mut other);
+        }
+    }
+}

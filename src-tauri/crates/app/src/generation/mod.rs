@@ -44,14 +44,18 @@ struct Shared {
     temperature: f32,
     work: Mutex<Work>,
     changed: Condvar,
-    /// Held from "is this chat free" to "it is in the queue".
+    /// Held from "is this chat free" over "its rows are written" to "it is in the queue".
     beginning: Mutex<()>,
 }
 
+/// Every answer whose row says `writing` is in one of the lists, from the moment that its row exists (see [`Shared::beginning`])
+/// until its row says how it ended. So who finds it in none of them can believe the row.
 #[derive(Default)]
 struct Work {
     queue: VecDeque<Arc<Live>>,
     running: Option<Arc<Live>>,
+    /// Taken out of the queue, and their rows are about to say so.
+    ending: Vec<Arc<Live>>,
     /// Ended answers whose row could not be written (full disk). They are tried again and shown meanwhile.
     unsaved: Vec<(Message, ApiError)>,
     closing: bool,
@@ -59,11 +63,15 @@ struct Work {
 
 impl Work {
     fn all(&self) -> impl Iterator<Item = &Arc<Live>> {
-        self.running.iter().chain(&self.queue)
+        self.running.iter().chain(&self.queue).chain(&self.ending)
+    }
+
+    fn find(&self, answer_id: &str) -> Option<&Arc<Live>> {
+        self.all().find(|live| live.id == answer_id)
     }
 
     fn ahead(&self) -> u32 {
-        u32::try_from(self.all().count()).unwrap_or(u32::MAX)
+        count(self.running.iter().chain(&self.queue).count())
     }
 
     fn tell_places(&self) {
@@ -177,24 +185,42 @@ impl Generation {
     /// Listens to an answer: its text so far, then the rest. One that has ended is told as it is.
     pub(crate) fn attach(&self, answer_id: &str) -> Result<Listener> {
         let shared = &self.shared;
-        if let Some(live) = lock(&shared.work).all().find(|live| live.id == answer_id) {
+        if let Some(live) = lock(&shared.work).find(answer_id) {
             return Ok(live.listen(None));
         }
+        // It may have a row already and be on its way into the queue.
+        let _none_begins = lock(&shared.beginning);
         shared.save_unsaved();
+        let unsaved = {
+            let work = lock(&shared.work);
+            if let Some(live) = work.find(answer_id) {
+                return Ok(live.listen(None));
+            }
+            work.unsaved.clone()
+        };
         let (chat, mut message) = shared.chats.message(answer_id)?;
         if message.role != Role::Assistant {
             return Err(Error::AnswerNotFound);
         }
-        shared.overlay(std::slice::from_mut(&mut message));
+        overlay(&unsaved, std::slice::from_mut(&mut message));
+        if message.status == MessageStatus::Writing {
+            // Nobody writes it: the row was changed by another program.
+            message.status = MessageStatus::Interrupted;
+        }
         Ok(Live::new(chat, message, 0).listen(None))
     }
 
     /// Stops an answer, also while it waits. One that has ended stays as it is.
     pub(crate) fn stop(&self, answer_id: &str) -> Result<()> {
         let shared = &self.shared;
+        if lock(&shared.work).find(answer_id).is_none() {
+            // It may have a row already and be on its way into the queue.
+            drop(lock(&shared.beginning));
+        }
         let mut work = lock(&shared.work);
         if let Some(place) = work.queue.iter().position(|live| live.id == answer_id) {
             let waiting = work.queue.remove(place);
+            work.ending.extend(waiting.clone());
             work.tell_places();
             drop(work);
             if let Some(live) = waiting {
@@ -227,8 +253,9 @@ impl Generation {
     /// A chat as its rows are, with ended answers that could not be saved.
     pub(crate) fn chat(&self, id: &str) -> Result<Chat> {
         self.shared.save_unsaved();
+        let unsaved = lock(&self.shared.work).unsaved.clone();
         let mut chat = self.shared.chats.chat(id)?;
-        self.shared.overlay(&mut chat.messages);
+        overlay(&unsaved, &mut chat.messages);
         Ok(chat)
     }
 
@@ -238,9 +265,9 @@ impl Generation {
         let open: Vec<_> = {
             let mut work = lock(&shared.work);
             work.closing = true;
-            let open = work.all().cloned().collect();
-            work.queue.clear();
-            open
+            let waiting = std::mem::take(&mut work.queue);
+            work.ending.extend(waiting);
+            work.all().cloned().collect()
         };
         for live in open {
             live.cancel.cancel();
@@ -377,8 +404,9 @@ impl Shared {
 
     /// The conversation before an answer, as the engine wants it.
     fn history(&self, live: &Live) -> Result<Vec<fastar_engine::Message>> {
+        let unsaved = lock(&self.work).unsaved.clone();
         let mut messages = self.chats.chat(&live.chat_id)?.messages;
-        self.overlay(&mut messages);
+        overlay(&unsaved, &mut messages);
         Ok(messages
             .into_iter()
             .take_while(|message| message.id != live.id)
@@ -423,28 +451,24 @@ impl Shared {
             if work.running.as_ref().is_some_and(|it| it.id == live.id) {
                 work.running = None;
             }
+            work.ending.retain(|it| it.id != live.id);
         }
         live.close(chat, answer);
     }
 
-    /// Tries again to write rows that could not be written.
+    /// Tries again to write rows that could not be written. They stay listed until they are.
     fn save_unsaved(&self) {
-        let waiting = std::mem::take(&mut lock(&self.work).unsaved);
+        let waiting = lock(&self.work).unsaved.clone();
         for (answer, _) in waiting {
-            if let Err(error) = self.chats.finish(&answer, clock::now()) {
-                lock(&self.work).unsaved.push((answer, error.into()));
-            }
-        }
-    }
-
-    /// Puts ended answers that could not be saved over their rows.
-    fn overlay(&self, messages: &mut [Message]) {
-        let work = lock(&self.work);
-        for message in messages {
-            if let Some((answer, error)) = work.unsaved.iter().find(|(a, _)| a.id == message.id) {
-                *message = answer.clone();
-                message.status = MessageStatus::Failed;
-                message.error = Some(error.clone());
+            let saved = self.chats.finish(&answer, clock::now());
+            let unsaved = &mut lock(&self.work).unsaved;
+            match saved {
+                Ok(_) => unsaved.retain(|(it, _)| it.id != answer.id),
+                Err(error) => {
+                    if let Some((_, why)) = unsaved.iter_mut().find(|(it, _)| it.id == answer.id) {
+                        *why = error.into();
+                    }
+                }
             }
         }
     }
@@ -489,6 +513,18 @@ impl Shared {
                 // Tried again in half a second; if the end cannot be saved either, the person is told.
                 Err(error) => tracing::warn!(%error, "the text so far could not be saved"),
             }
+        }
+    }
+}
+
+/// Puts ended answers that could not be saved over their rows. The list must be older than the rows: an answer leaves it when its
+/// row is written.
+fn overlay(unsaved: &[(Message, ApiError)], messages: &mut [Message]) {
+    for message in messages {
+        if let Some((answer, error)) = unsaved.iter().find(|(it, _)| it.id == message.id) {
+            *message = answer.clone();
+            message.status = MessageStatus::Failed;
+            message.error = Some(error.clone());
         }
     }
 }
