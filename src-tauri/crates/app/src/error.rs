@@ -22,6 +22,8 @@ pub(crate) enum Error {
     BadRequest(String),
     #[error("This chat already has an answer being written.")]
     Busy,
+    #[error("Too many answers are waiting for their turn already.")]
+    QueueFull,
     #[error("No model is ready to answer.")]
     NoModel,
     #[error("{}", sqlite_sentence(file, source))]
@@ -81,6 +83,11 @@ fn sqlite_code(error: &rusqlite::Error) -> i32 {
     }
 }
 
+/// A statement does not fit the file's tables (or is wrong itself).
+pub(crate) fn is_other_shape(error: &rusqlite::Error) -> bool {
+    sqlite_code(error) == ffi::SQLITE_ERROR
+}
+
 /// The contents of the file, and not its surroundings, are the trouble.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(sqlite_code(error), ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB)
@@ -124,6 +131,11 @@ impl From<Error> for ApiError {
             Error::Busy => (
                 ErrorCode::Busy,
                 Some("Wait until it is written, or stop it first."),
+                None,
+            ),
+            Error::QueueFull => (
+                ErrorCode::Busy,
+                Some("Wait until some of them are written, or stop them first."),
                 None,
             ),
             Error::NoModel => (

@@ -2,6 +2,7 @@
 //!
 //! Keys this version does not know are kept, so that an older version does not undo a newer one.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -10,6 +11,8 @@ use crate::data::{set_aside, write_whole};
 use crate::error::{Error, Result};
 
 const MODEL: &str = "model";
+/// No settings are longer, in bytes.
+const LONGEST: u64 = 1_000_000;
 
 pub(crate) struct Settings {
     file: PathBuf,
@@ -17,12 +20,12 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads `settings.json` of the data folder. A damaged file is set aside with the date in its name; the second value
+    /// Reads `settings.json` of the data folder. A damaged or unreadable file, or what is no file at all, is set aside with the date in its name; the second value
     /// is then a sentence for the person.
     pub(crate) fn open(folder: &Path, date: &str) -> Result<(Self, Option<String>)> {
         let file = folder.join("settings.json");
-        let bytes = match std::fs::read(&file) {
-            Ok(bytes) => bytes,
+        let read = match read(&file) {
+            Ok(bytes) => serde_json::from_slice::<Map<String, Value>>(&bytes).ok(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok((
                     Self {
@@ -32,11 +35,11 @@ impl Settings {
                     None,
                 ));
             }
-            Err(source) => return Err(Error::File { path: file, source }),
+            Err(_) => None,
         };
-        match serde_json::from_slice::<Map<String, Value>>(&bytes) {
-            Ok(values) => Ok((Self { file, values }, None)),
-            Err(_) => {
+        match read {
+            Some(values) => Ok((Self { file, values }, None)),
+            None => {
                 let aside = set_aside(&file, date)?;
                 let notice = format!(
                     "The settings could not be read, so the defaults are used. The old file is kept as {}.",
@@ -92,6 +95,19 @@ impl Settings {
     }
 }
 
+/// The bytes of a plain file: opening a pipe or device could wait for ever.
+fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+    let facts = std::fs::metadata(file)?;
+    if !facts.is_file() || facts.len() > LONGEST {
+        return Err(std::io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)?
+        .take(LONGEST)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -133,5 +149,55 @@ mod tests {
         let aside = dir.path().join("settings-damaged-2026-01-02.json");
         assert_eq!(std::fs::read(&aside).unwrap(), b"\0\0\0\0");
         assert!(notice.unwrap().contains(&aside.display().to_string()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_readable_file_is_set_aside_and_the_next_choice_is_kept() {
+        use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+        type Put = fn(&Path);
+        type Kept = fn(&std::fs::Metadata) -> bool;
+        let cases: [(Put, Kept); 4] = [
+            (
+                |path| {
+                    let made = std::process::Command::new("mkfifo").arg(path).status();
+                    assert!(made.unwrap().success());
+                },
+                |facts| facts.file_type().is_fifo(),
+            ),
+            (
+                |path| std::fs::create_dir(path).unwrap(),
+                |facts| facts.is_dir(),
+            ),
+            (
+                |path| {
+                    let file = std::fs::File::create(path).unwrap();
+                    file.set_permissions(PermissionsExt::from_mode(0)).unwrap();
+                },
+                |facts| facts.is_file(),
+            ),
+            (
+                |path| {
+                    std::fs::File::create(path)
+                        .unwrap()
+                        .set_len(1 << 40)
+                        .unwrap()
+                },
+                |facts| facts.len() == 1 << 40,
+            ),
+        ];
+        for (put, kept) in cases {
+            let dir = tempfile::tempdir().unwrap();
+            put(&dir.path().join("settings.json"));
+            let (mut settings, notice) = Settings::open(dir.path(), "d").unwrap();
+            let aside = dir.path().join("settings-damaged-d.json");
+            assert!(notice.unwrap().contains(&aside.display().to_string()));
+            assert!(kept(&std::fs::metadata(aside).unwrap()));
+            assert_eq!(settings.model(), None);
+            settings.set_model(Some(Path::new("/m/flash.fst"))).unwrap();
+            let (again, notice) = Settings::open(dir.path(), "d").unwrap();
+            assert_eq!(again.model().as_deref(), Some(Path::new("/m/flash.fst")));
+            assert_eq!(notice, None);
+        }
     }
 }

@@ -336,8 +336,8 @@ fn a_failed_answer_keeps_its_text_says_why_and_the_chat_goes_on() {
     script.say("fine");
     script.step(Step::End);
     assert_eq!(hear(&mut listener).answer().status, MessageStatus::Done);
-    // The answer that never began is no part of the conversation.
-    assert_eq!(script.asked()[2].conversation, ["User: hi", "User: again"]);
+    // The answer that never began is no part of the conversation, nor is what it failed at.
+    assert_eq!(script.asked()[2].conversation, ["User: again"]);
 }
 
 #[test]
@@ -493,4 +493,69 @@ fn whoever_attaches_while_answers_begin_and_end_hears_the_end() {
             hear(&mut other);
         }
     }
+}
+
+#[test]
+fn after_a_message_that_was_too_long_a_shorter_one_is_answered() {
+    let (folder, script) = (folder(), Script::new());
+    let app = script.app(folder.path());
+    let mut listener = app.message_send(None, "hi").unwrap();
+    script.say("hello");
+    script.step(Step::End);
+    let chat = hear(&mut listener).answer().chat_id.clone();
+    let mut listener = app.message_send(Some(&chat), "far too long").unwrap();
+    script.step(Step::Fail(fastar_engine::Error::ContextFull {
+        needed: 5000,
+        context: 4096,
+    }));
+    assert_eq!(hear(&mut listener).answer().status, MessageStatus::Failed);
+    let mut listener = app.message_send(Some(&chat), "short").unwrap();
+    script.say("yes");
+    script.step(Step::End);
+    hear(&mut listener);
+    let mut listener = app.message_regenerate(&chat).unwrap();
+    script.step(Step::End);
+    hear(&mut listener);
+
+    let short = ["User: hi", "Assistant: hello", "User: short"];
+    let asked = script.asked();
+    assert_eq!(asked[2].conversation, short);
+    assert_eq!(asked[3].conversation, short);
+    // The person still sees it.
+    let shown = app.chat_open(&chat).unwrap().messages;
+    assert_eq!((shown.len(), shown[2].text.as_str()), (6, "far too long"));
+
+    // Answered again, the long message itself is what is asked.
+    let mut listener = app.message_send(Some(&chat), "long once more").unwrap();
+    script.step(Step::Panic);
+    hear(&mut listener);
+    let mut listener = app.message_regenerate(&chat).unwrap();
+    script.step(Step::End);
+    hear(&mut listener);
+    assert_eq!(
+        script.asked()[5].conversation,
+        [
+            "User: hi",
+            "Assistant: hello",
+            "User: short",
+            "User: long once more"
+        ]
+    );
+}
+
+#[test]
+fn so_many_answers_may_wait_and_one_more_is_refused_before_it_is_written_down() {
+    let (folder, script) = (folder(), Script::new());
+    let app = script.app(folder.path());
+    let _running = app.message_send(None, "runs").unwrap();
+    script.wait_asked(1);
+    let waiting: Vec<_> = (0..64)
+        .map(|_| app.message_send(None, "waits").unwrap())
+        .collect();
+    let error = app.message_send(None, "one too many").err().unwrap();
+    assert_eq!(error.code, ErrorCode::Busy);
+    assert!(error.message.contains("waiting"), "{error}");
+    assert_eq!(app.chat_list().unwrap().len(), 65);
+    app.generation_stop(waiting[0].answer_id()).unwrap();
+    app.message_send(None, "fits").unwrap();
 }

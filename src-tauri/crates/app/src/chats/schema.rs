@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::data::set_aside;
-use crate::error::{Error, Result, is_damage};
+use crate::error::{Error, Result, is_damage, is_other_shape};
 
 /// One step: its number is its place in the list, counted from 1.
 pub(super) type Step = &'static str;
@@ -40,6 +40,13 @@ pub(super) const STEPS: &[Step] = &["
     ) STRICT;
     CREATE INDEX messages_of_chat ON messages (chat_id, position);
 "];
+
+/// What every file has had since the first step: the columns that this version reads and writes.
+const ALWAYS_THERE: &[&str] = &[
+    "SELECT oldest_reader FROM compatibility",
+    "SELECT id, title, created_at, updated_at, deleted_at FROM chats",
+    "SELECT position, id, chat_id, role, text, status, created_at, model, stats, error FROM messages",
+];
 
 /// Copies made before a step; older ones are removed.
 const BACKUPS_KEPT: usize = 3;
@@ -120,6 +127,7 @@ fn bring_up_to_date(
         .map_err(&on_error)?
         .try_into()
         .unwrap_or(usize::MAX);
+    check_tables(connection, file, shape)?;
     if shape > steps.len() {
         let oldest_reader: Option<i64> = connection
             .query_row("SELECT max(oldest_reader) FROM compatibility", [], |row| {
@@ -145,6 +153,35 @@ fn bring_up_to_date(
             .pragma_update(None, "user_version", number)
             .map_err(&on_error)?;
         transaction.commit().map_err(&on_error)?;
+    }
+    Ok(())
+}
+
+/// Another program may have emptied the file, or lost its number: that is damage too.
+fn check_tables(connection: &Connection, file: &Path, shape: usize) -> Result<()> {
+    let on_error = Error::database(file);
+    let damaged = |details: String| Error::Damaged {
+        path: file.display().to_string(),
+        details,
+    };
+    if shape == 0 {
+        let name: Option<String> = connection
+            .query_row("SELECT name FROM sqlite_schema", [], |row| row.get(0))
+            .optional()
+            .map_err(on_error)?;
+        return match name {
+            None => Ok(()),
+            Some(name) => Err(damaged(format!("{name} is there, but no version"))),
+        };
+    }
+    for query in ALWAYS_THERE {
+        connection
+            .prepare(query)
+            .map(drop)
+            .map_err(|error| match is_other_shape(&error) {
+                true => damaged(error.to_string()),
+                false => on_error(error),
+            })?;
     }
     Ok(())
 }

@@ -275,3 +275,34 @@ fn text_saved_late_never_overwrites_the_end_of_an_answer() {
         "so far and to the end"
     );
 }
+
+#[test]
+fn a_file_without_its_tables_or_its_number_is_set_aside_and_kept() {
+    for harm in [
+        "DROP TABLE messages",
+        "DROP TABLE compatibility",
+        "ALTER TABLE chats DROP COLUMN title",
+        "PRAGMA user_version = 0",
+        "DROP TABLE compatibility; PRAGMA user_version = 9",
+    ] {
+        let folder = folder();
+        frozen(folder.path());
+        let path = folder.path().join("chats.db");
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(harm)
+            .unwrap();
+        let (chats, notice) = Chats::open(folder.path(), 1).expect(harm);
+        let aside = folder.path().join("chats-damaged-1970-01-01-000000.db");
+        assert!(notice.expect(harm).contains(&aside.display().to_string()));
+        let kept: i64 = Connection::open(&aside)
+            .unwrap()
+            .query_row("SELECT count(*) FROM chats", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(kept, 2, "{harm}");
+        chats.begin(None, "a new beginning", None, 1).unwrap();
+        drop(chats);
+        let (chats, notice) = Chats::open(folder.path(), 2).unwrap();
+        assert_eq!((chats.list().unwrap().len(), notice), (1, None));
+    }
+}

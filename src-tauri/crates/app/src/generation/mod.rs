@@ -29,6 +29,8 @@ const SAVE_EVERY: Duration = Duration::from_millis(500);
 const SYNC_EVERY: u32 = 10;
 /// Longest message, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 2_000_000;
+/// So many answers may wait for their turn.
+const MOST_WAITING: usize = 64;
 /// At the end of the app, the engine gets so long to come to rest. Rows are saved before that.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -165,6 +167,9 @@ impl Generation {
             let work = lock(&shared.work);
             if chat_id.is_some_and(|id| work.all().any(|live| live.chat_id == id)) {
                 return Err(Error::Busy);
+            }
+            if work.queue.len() >= MOST_WAITING {
+                return Err(Error::QueueFull);
             }
         }
         let begun = rows(&shared.chats, Some(&model))?;
@@ -407,11 +412,25 @@ impl Shared {
         let unsaved = lock(&self.work).unsaved.clone();
         let mut messages = self.chats.chat(&live.chat_id)?.messages;
         overlay(&unsaved, &mut messages);
+        // An answer that failed before its first word is no part of the conversation, nor is the message that it failed at: it was
+        // never taken in, and one that is too long would make all later ones fail.
+        let failed = |message: &Message| {
+            message.role == Role::Assistant
+                && message.status == MessageStatus::Failed
+                && message.text.is_empty()
+        };
+        let refused: Vec<String> = messages
+            .windows(2)
+            .filter(|pair| pair[0].role == Role::User && failed(&pair[1]))
+            .map(|pair| pair[0].id.clone())
+            .collect();
         Ok(messages
             .into_iter()
             .take_while(|message| message.id != live.id)
-            // An answer that failed before its first word is no part of the conversation.
-            .filter(|message| message.role == Role::User || !message.text.is_empty())
+            .filter(|message| match message.role {
+                Role::User => !refused.contains(&message.id),
+                Role::Assistant => !message.text.is_empty(),
+            })
             .map(|message| fastar_engine::Message {
                 role: match message.role {
                     Role::User => fastar_engine::Role::User,
