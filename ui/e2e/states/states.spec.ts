@@ -380,6 +380,66 @@ test('a right click brings the menu of the chat, or that of the browser only whe
   await expect.poll(last).toBe(true);
 });
 
+test('the word of a deleted chat has its place under the header and leaves the composer free', async ({
+  page,
+}) => {
+  for (const width of [1280, 760, 360]) {
+    await page.setViewportSize({ width, height: 640 });
+    await page.goto('/?fake=weeks');
+    if (width === 360) await page.getByTestId('open-sidebar').click();
+    await rows(page).nth(1).press('Delete');
+    const box = async () => (await page.getByTestId('toast').boundingBox())!;
+    const long = await box();
+    const header = (await page.locator('main > header').boundingBox())!;
+    const composer = (await page.locator('form.composer').boundingBox())!;
+    expect(long.y).toBeGreaterThanOrEqual(header.y + header.height);
+    expect(long.y + long.height).toBeLessThan(composer.y);
+    if (width !== 360) expect(long.x).toBeGreaterThanOrEqual(header.x);
+    expect(long.x + long.width).toBeLessThanOrEqual(width);
+    const undo = (await page.getByRole('button', { name: 'Undo' }).boundingBox())!;
+    await rows(page).nth(2).press('Delete');
+    await expect(page.getByTestId('toast')).toContainText('dark at night');
+    expect(await box()).toEqual(long);
+    expect(await page.getByRole('button', { name: 'Undo' }).boundingBox()).toEqual(undo);
+  }
+});
+
+test('Ctrl+Z brings a deleted chat back, and in a text it undoes the text', async ({ page }) => {
+  await page.goto('/?fake=weeks');
+  await rows(page).first().click();
+  await expect(answers(page)).toContainText('Sort a copy');
+  await rows(page).first().press('Delete');
+  await expect(rows(page)).toHaveCount(8);
+  await page.getByTestId('composer').pressSequentially('abc');
+  await page.keyboard.press('Control+z');
+  await expect(page.getByTestId('composer')).toHaveValue('');
+  await expect(rows(page)).toHaveCount(8);
+  await page.keyboard.press('Control+z');
+  await expect(rows(page)).toHaveCount(9);
+  // It was the open one, and nothing else has been begun.
+  await expect(answers(page)).toContainText('Sort a copy');
+  await expect(page.getByTestId('toast')).toHaveCount(0);
+});
+
+test('a chat that is brought back does not push away what was begun meanwhile', async ({ page }) => {
+  await page.goto('/?fake=weeks');
+  const composer = page.getByTestId('composer');
+  await rows(page).nth(1).click();
+  await rows(page).nth(1).press('Delete');
+  await composer.fill('something else');
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await expect(rows(page)).toHaveCount(9);
+  await expect(composer).toHaveValue('something else');
+  await expect(composer).toBeFocused();
+  // Nor does one that was not open.
+  await rows(page).first().click();
+  await expect(answers(page)).toContainText('Sort a copy');
+  await rows(page).nth(3).press('Delete');
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await expect(rows(page)).toHaveCount(9);
+  await expect(answers(page)).toContainText('Sort a copy');
+});
+
 test('what was typed in one chat waits there', async ({ page }) => {
   await page.goto('/?fake=weeks');
   await page.getByTestId('composer').fill('for a new chat');

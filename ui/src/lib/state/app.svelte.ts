@@ -11,7 +11,7 @@ import { apply, type Conversation, isProvisional, provisional, writing } from '.
 const MODEL_POLL_MS = 400;
 /** How often a page looks whether its server still runs the same model; a desktop window is the app itself. */
 const WATCH_MS = 5000;
-const UNDO_MS = 8000;
+const UNDO_MS = 10_000;
 
 class Open implements Conversation {
   summary = $state<ChatSummary | null>(null);
@@ -30,6 +30,8 @@ class Open implements Conversation {
 
 export interface Toast {
   chat: ChatSummary;
+  /** When the deleted chat was the open one: what stands in its place, and the words that were in there. */
+  instead: { open: Open; draft: string } | null;
 }
 
 export class App {
@@ -54,6 +56,8 @@ export class App {
   modelPanel = $state(false);
   /** The chat whose row is asked to show its title field; the row takes the wish away. */
   renaming = $state<string | null>(null);
+  /** Grows when the composer should have the focus although the same chat stays open. */
+  composerWanted = $state(0);
 
   /** Chats whose answers are being written stay in memory while another one is looked at, drafts too. */
   private kept = new Map<string, Open>();
@@ -174,6 +178,7 @@ export class App {
   newChat(address = true): void {
     if (this.open.summary === null) {
       this.open.error = null;
+      this.composerWanted += 1;
       return;
     }
     this.leave();
@@ -284,12 +289,14 @@ export class App {
     this.chats = this.chats.filter((other) => other.id !== id);
     this.kept.delete(id);
     delete this.busy[id];
+    let instead: Toast['instead'] = null;
     if (this.open.summary?.id === id) {
       this.open = this.kept.get('') ?? new Open();
       this.kept.delete('');
       this.writeAddress(null);
+      instead = { open: this.open, draft: this.open.draft };
     }
-    this.showToast({ chat });
+    this.showToast({ chat, instead });
   }
 
   async undoDelete(): Promise<void> {
@@ -299,7 +306,11 @@ export class App {
     try {
       await this.backend.chatRestore(toast.chat.id);
       await this.readChats();
-      await this.openChat(toast.chat.id);
+      // Who has begun something else meanwhile stays with it.
+      const { instead } = toast;
+      const idle = this.open.summary === null && this.open.progress === null && !this.open.messages.length;
+      if (instead && idle && this.open === instead.open && this.open.draft === instead.draft)
+        await this.openChat(toast.chat.id);
     } catch (error) {
       this.listError = failure(error);
     }
