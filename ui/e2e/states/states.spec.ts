@@ -77,6 +77,7 @@ test('a model that cannot be loaded says why and what can be done', async ({ pag
   await expect(note).toContainText('deepseek-v4-flash could not be loaded');
   await expect(note).toContainText('its directory names 160.2 GB, and the file has 97.4 GB');
   await expect(page.getByTestId('status-model')).toHaveText('No model loaded');
+  await expect(page.getByTestId('model-pill').locator('.lamp')).toHaveClass(/failed/);
   await note.getByRole('button', { name: 'Use the demo model' }).click();
   await expect(page.getByTestId('status-model')).toHaveText('Demo model');
   await expect(note).toHaveCount(0);
@@ -86,6 +87,9 @@ test('the model that answers meanwhile is named', async ({ page }) => {
   await page.goto('/?fake=fallback');
   await expect(page.getByRole('alert')).toContainText('could not be loaded');
   await expect(page.getByTestId('status-model')).toHaveText('Demo model');
+  const lamp = page.getByTestId('model-pill').locator('.lamp');
+  await expect(lamp).toHaveClass(/loading/);
+  await expect(lamp).not.toHaveClass(/failed/);
   await page.getByRole('button', { name: 'Dismiss' }).click();
   await expect(page.getByRole('alert')).toHaveCount(0);
 });
