@@ -167,6 +167,21 @@ test('numbers that are not known are not shown', async ({ page }) => {
   await expect(page.getByTestId('status')).toHaveText('Demo model');
 });
 
+test('numbers stand beside the name of the model that they were measured with', async ({ page }) => {
+  await page.goto('/?fake=weeksdemo');
+  await expect(page.getByTestId('status-model')).toHaveText('Demo model');
+  await rows(page).nth(1).click();
+  await expect(page.getByTestId('status-speed')).toBeVisible();
+  await expect(page.getByTestId('status-model')).toHaveText('deepseek-v4-flash');
+  await expect(page.getByTestId('model-pill')).toHaveText('Demo model');
+  await send(page, 'Tell me a story about a fox.');
+  // Until the new answer has numbers, those of the other model are not put beside its name.
+  await expect(page.getByTestId('status')).toHaveText('Demo model');
+  await settled(page);
+  await expect(page.getByTestId('status-context')).toContainText('of 4,096');
+  await expect(page.getByTestId('status-model')).toHaveText('Demo model');
+});
+
 test('a hostile answer leaves the page as it was', async ({ page }) => {
   const requests: string[] = [];
   page.on('request', (request) => requests.push(request.url()));
