@@ -459,6 +459,18 @@ test('a chat that is brought back does not push away what was begun meanwhile', 
   await expect(answers(page)).toContainText('Sort a copy');
 });
 
+test('the name of the button that opens the list is gone before the list is there', async ({ page }) => {
+  await page.goto('/?fake=weeks');
+  await page.getByRole('button', { name: 'Hide chats' }).click();
+  const button = page.getByTestId('open-sidebar');
+  await button.hover();
+  await expect(button).toHaveAttribute('title', 'Show chats');
+  await page.mouse.down();
+  await expect(button).not.toHaveAttribute('title');
+  await page.mouse.up();
+  await expect(rows(page)).toHaveCount(9);
+});
+
 test('what was typed in one chat waits there', async ({ page }) => {
   await page.goto('/?fake=weeks');
   await page.getByTestId('composer').fill('for a new chat');
