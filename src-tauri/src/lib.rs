@@ -50,6 +50,14 @@ pub fn main() -> ExitCode {
             // SAFETY: no other thread exists yet: this is the first thing that `main` does.
             unsafe { std::env::set_var(name, value) };
         }
+        // The window's own library would panic.
+        if gtk::init().is_err() {
+            eprintln!(
+                "{}",
+                start::unreachable_display(|name| std::env::var_os(name))
+            );
+            return ExitCode::FAILURE;
+        }
     }
     #[cfg(not(target_os = "linux"))]
     let _ = safe;

@@ -97,6 +97,21 @@ pub(crate) fn missing_display(is_set: impl Fn(&str) -> bool) -> Option<&'static 
     )
 }
 
+/// A sentence when the display that the environment names does not answer.
+pub(crate) fn unreachable_display(value: impl Fn(&str) -> Option<OsString>) -> String {
+    let named: Vec<String> = ["WAYLAND_DISPLAY", "DISPLAY"]
+        .into_iter()
+        .filter_map(|name| {
+            let value = value(name).filter(|value| !value.is_empty())?;
+            Some(format!("{name} is {}", value.to_string_lossy()))
+        })
+        .collect();
+    format!(
+        "The display to open a window on cannot be reached ({}); use `fastar serve` and a browser instead.",
+        named.join(", ")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +168,16 @@ mod tests {
         assert_eq!(missing_display(|name| name == "DISPLAY"), None);
         assert_eq!(missing_display(|name| name == "WAYLAND_DISPLAY"), None);
         let sentence = missing_display(|_| false).unwrap_or_default();
+        assert!(sentence.contains("fastar serve") && sentence.matches(". ").count() == 0);
+    }
+
+    #[test]
+    fn a_display_that_does_not_answer_is_named_with_the_way_out() {
+        let sentence = unreachable_display(|name| match name {
+            "DISPLAY" => Some(":77".into()),
+            _ => Some(OsString::new()),
+        });
+        assert!(sentence.contains("(DISPLAY is :77)"), "{sentence}");
         assert!(sentence.contains("fastar serve") && sentence.matches(". ").count() == 0);
     }
 }

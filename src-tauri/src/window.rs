@@ -1,5 +1,7 @@
 //! The one window, and what the page in it cannot do: leave the app, or open other windows.
 
+use std::time::{Duration, Instant};
+
 use tauri::webview::NewWindowResponse;
 use tauri::{AppHandle, WebviewUrl, WebviewWindowBuilder};
 use url::Url;
@@ -14,7 +16,10 @@ pub(crate) fn open(handle: &AppHandle) -> tauri::Result<()> {
         .on_new_window(|_, _| NewWindowResponse::Deny)
         .build()?;
     #[cfg(target_os = "linux")]
-    show_text_being_composed(&window)?;
+    {
+        show_text_being_composed(&window)?;
+        begin_again_after_a_crash(&window)?;
+    }
     Ok(())
 }
 
@@ -39,10 +44,63 @@ fn show_text_being_composed(window: &tauri::WebviewWindow) -> tauri::Result<()> 
     })
 }
 
+/// The page runs in a process of WebKit's own. When that dies (a crash, or the system was out of memory) the window would stay dead;
+/// answers are written on meanwhile, and the page finds them again.
+#[cfg(target_os = "linux")]
+fn begin_again_after_a_crash(window: &tauri::WebviewWindow) -> tauri::Result<()> {
+    use webkit2gtk::WebViewExt;
+    window.with_webview(|view| {
+        let reloads = std::cell::RefCell::new(Reloads::default());
+        view.inner()
+            .connect_web_process_terminated(move |view, reason| {
+                tracing::warn!(?reason, "the page's process has ended");
+                // Never borrowed twice: signals of one page come one after the other.
+                if reloads
+                    .try_borrow_mut()
+                    .is_ok_and(|mut reloads| reloads.allow(Instant::now()))
+                {
+                    view.reload();
+                } else {
+                    eprintln!("The page ends again and again. Start FaStar again, with --safe-graphics if that does not help.");
+                }
+            });
+    })
+}
+
+/// When the page was loaded again lately: a page that dies at once must not do so for ever.
+#[derive(Default)]
+struct Reloads(Vec<Instant>);
+
+impl Reloads {
+    const MOST: usize = 3;
+    const WITHIN: Duration = Duration::from_secs(60);
+
+    fn allow(&mut self, now: Instant) -> bool {
+        self.0
+            .retain(|at| now.saturating_duration_since(*at) < Self::WITHIN);
+        let allowed = self.0.len() < Self::MOST;
+        if allowed {
+            self.0.push(now);
+        }
+        allowed
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
+
+    #[test]
+    fn a_page_is_loaded_again_three_times_a_minute_and_no_more() {
+        let start = Instant::now();
+        let mut reloads = Reloads::default();
+        let mut at = |seconds| reloads.allow(start + Duration::from_secs(seconds));
+        let allowed = [0, 10, 20, 30, 59].map(&mut at);
+        assert_eq!(allowed, [true, true, true, false, false]);
+        // The first has left the minute, the second has not.
+        assert_eq!([60, 61, 70].map(&mut at), [true, false, true]);
+    }
 
     #[test]
     fn only_the_page_itself_may_be_navigated_to() {
