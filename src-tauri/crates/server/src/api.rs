@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -22,6 +22,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// Largest request body in bytes; room for the longest message with every character escaped once.
 pub(crate) const MAX_BODY: usize = 4_000_000;
+/// A request must arrive whole in this time.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Names of all commands, as on every other face.
@@ -85,12 +87,9 @@ pub(crate) async fn command(
     if !COMMANDS.contains(&name.as_str()) {
         return unknown().await;
     }
-    let Ok(body) = to_bytes(body, MAX_BODY).await else {
-        return refusal(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            &format!("The request could not be read whole, or has more than {MAX_BODY} bytes, which is the limit."),
-        )
-        .into_response();
+    let body = match whole(body, BODY_WITHIN).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
     };
     // Commands wait for the disk; they must not hold up other requests.
     let ran = tokio::task::spawn_blocking(move || guard(|| run(&app, &name, &body))).await;
@@ -100,6 +99,23 @@ pub(crate) async fn command(
         Ok(Err(error)) => (status(error.code), Json(error)).into_response(),
         // Only when the runtime is ending.
         Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "FaStar is ending.").into_response(),
+    }
+}
+
+/// The whole body, or a refusal when it is too long or takes too long.
+async fn whole(body: Body, within: Duration) -> Result<Bytes, Response> {
+    match tokio::time::timeout(within, to_bytes(body, MAX_BODY)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(refusal(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("The request could not be read whole, or has more than {MAX_BODY} bytes, which is the limit."),
+        )
+        .into_response()),
+        Err(_) => Err(refusal(
+            StatusCode::REQUEST_TIMEOUT,
+            &format!("The request did not arrive whole within {} seconds.", within.as_secs()),
+        )
+        .into_response()),
     }
 }
 
@@ -228,5 +244,24 @@ fn status(code: ErrorCode) -> StatusCode {
         ErrorCode::Storage => StatusCode::INSUFFICIENT_STORAGE,
         ErrorCode::Unsupported => StatusCode::NOT_IMPLEMENTED,
         ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    #[test]
+    fn a_body_that_never_ends_is_refused_in_the_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let endless = Body::from_stream(tokio_stream::pending::<Result<Bytes, Infallible>>());
+        let refused = runtime.block_on(whole(endless, Duration::from_millis(10)));
+        assert_eq!(refused.unwrap_err().status(), StatusCode::REQUEST_TIMEOUT);
+        let read = runtime.block_on(whole(Body::from("all of it"), BODY_WITHIN));
+        assert_eq!(read.unwrap(), "all of it");
     }
 }
