@@ -172,7 +172,8 @@ mod tests {
             (
                 |path| {
                     let file = std::fs::File::create(path).unwrap();
-                    file.set_permissions(PermissionsExt::from_mode(0)).unwrap();
+                    file.set_permissions(PermissionsExt::from_mode(0o0))
+                        .unwrap();
                 },
                 |facts| facts.is_file(),
             ),
