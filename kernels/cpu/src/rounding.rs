@@ -33,7 +33,8 @@ pub fn fp4_round_trip(x: &mut [f32]) {
     for part in x.chunks_mut(INDEX_BLOCK) {
         let amax = part.iter().fold(SMALLEST, |a, v| a.max(v.abs()));
         let scale = power_of_two_scale(amax, 6.0);
-        for v in part {
+        // The format has no code for what is not a number; it stays as it is, so that it is noticed.
+        for v in part.iter_mut().filter(|v| !v.is_nan()) {
             *v = E2M1[e2m1_encode(*v / scale) as usize] * scale;
         }
     }

@@ -39,6 +39,13 @@ fn refuse_inputs_as_output(options: &LogitsOptions) -> Result<(), Failure> {
     let Ok(out) = fs::canonicalize(&options.out) else {
         return Ok(());
     };
+    // A rename would replace a device or a pipe by a file.
+    if !out.is_file() {
+        return Err(Failure::Error(format!(
+            "{} is not a regular file; choose another name for --out.",
+            options.out.display()
+        )));
+    }
     let model = model::file(
         options.model.model.as_deref(),
         options.model.model_dir.as_deref(),
@@ -99,6 +106,8 @@ fn encode(logits: &Logits) -> Result<Vec<u8>, Failure> {
 fn write(out: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed =
         |e: std::io::Error| Failure::Error(format!("Could not write {}: {e}.", out.display()));
+    // The file is replaced by a rename: what a link points to, not the link.
+    let out = &fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
     let folder = match out.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

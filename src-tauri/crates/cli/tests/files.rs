@@ -378,3 +378,32 @@ fn what_a_file_is_named_cannot_control_the_terminal() {
     assert!(!error.contains('\x1b'), "{error:?}");
     assert!(!Path::new("a\x1b[2Jb\nc").exists());
 }
+
+#[test]
+fn logits_replace_no_device_pipe_folder_or_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("ids.json");
+    fs::write(&tokens, "[1, 2]").unwrap();
+    let to =
+        |out: &Path| ["logits", "--tokens", text(&tokens), "--out", text(out)].map(str::to_owned);
+    let run = |out: &Path| {
+        let arguments = to(out);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        run(&arguments)
+    };
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for out in [pipe.as_path(), folder.path()] {
+        let ended = run(out);
+        assert_eq!(ended.code, Some(1));
+        assert!(ended.err.contains("is not a regular file"), "{}", ended.err);
+        assert!(!out.is_file(), "it was replaced");
+    }
+    let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+    fs::write(&real, "old").unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    assert_eq!(run(&link).code, Some(0));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(SafeTensors::deserialize(&fs::read(&real).unwrap()).is_ok());
+}

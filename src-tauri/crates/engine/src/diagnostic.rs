@@ -25,7 +25,7 @@ pub fn logits(
     decode: usize,
 ) -> Result<Logits> {
     let vocab = engine.facts().vocab;
-    let needed = tokens.len() + decode;
+    let needed = tokens.len().saturating_add(decode);
     if needed > engine.facts().context {
         return Err(Error::ContextFull {
             needed,

@@ -10,6 +10,9 @@ use crate::chat::ChatTokenizer;
 use crate::model::Model;
 use crate::{Error, Result, Session};
 
+/// More threads than any machine for this has processors.
+const MOST_THREADS: usize = 512;
+
 /// How to load a model.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -91,10 +94,10 @@ impl Engine {
         // Where nothing is known, the older table: it adds least to a prompt.
         let efforts = container.effort_table().unwrap_or_default();
         let threads = match options.threads {
-            Some(0) => {
-                return Err(Error::Input(
-                    "The number of threads must be 1 or more.".into(),
-                ));
+            Some(n) if !(1..=MOST_THREADS).contains(&n) => {
+                return Err(Error::Input(format!(
+                    "The number of threads is {n}; it must be from 1 to {MOST_THREADS}."
+                )));
             }
             Some(n) => n,
             None => std::thread::available_parallelism().map_or(1, |n| n.get()),

@@ -6,6 +6,7 @@ use fastar_engine::{
     Role, Sampling, Thinking, Tool, Turn,
 };
 use fastar_testkit::{Chain, Checkpoint, Tiny, tiny};
+use serde_json::json;
 
 fn ask(engine: &Engine, sampling: &Sampling) -> fastar_engine::Result<(Answer, Vec<String>)> {
     let mut pieces = Vec::new();
@@ -128,6 +129,73 @@ fn a_head_row_that_is_not_a_number_is_never_chosen() {
             answer.text
         );
     }
+}
+
+#[test]
+fn a_tokenizer_with_parts_that_v4_has_not_is_refused() {
+    type Change = fn(&mut serde_json::Value);
+    let cases: [(&str, Change); 7] = [
+        (
+            "normalizer",
+            |t| t["normalizer"] = json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        ),
+        (
+            "normalizer",
+            |t| t["normalizer"] = json!({"type": "Sequence", "normalizers": [{"type": "NFC"}]}),
+        ),
+        ("pre-tokenizer", |t| {
+            t["pre_tokenizer"] = json!({"type": "Metaspace"})
+        }),
+        ("dropout", |t| t["model"]["dropout"] = json!(1.0)),
+        ("not BPE", |t| t["model"]["type"] = json!("WordLevel")),
+        ("byte-level", |t| {
+            t["decoder"] = json!({"type": "WordPiece"})
+        }),
+        ("twice", |t| {
+            let again = t["added_tokens"][3].clone();
+            t["added_tokens"].as_array_mut().unwrap().push(again);
+        }),
+    ];
+    for (says, change) in cases {
+        let mut checkpoint = tiny(&Tiny::default());
+        change(checkpoint.tokenizer.as_mut().unwrap());
+        let model = checkpoint.convert();
+        let error = Engine::open(&model.path(), &Options::default())
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains(says), "{says}: {error}");
+    }
+}
+
+/// Comparisons with what is not a number are false, so a bound or a maximum can swallow it; none may.
+#[test]
+fn no_weight_that_is_not_a_number_goes_unnoticed() {
+    let names: Vec<String> = tiny(&Tiny::default()).tensors.keys().cloned().collect();
+    let prompt: Vec<u32> = (0..200).map(|i| 3 + i % 200).collect();
+    let mut tried = 0;
+    for name in names {
+        // One layer of each kind, and everything outside the layers. Rows of the head and of embeddings are met only by their token.
+        let elsewhere = name.starts_with("layers.3.")
+            || name.contains("experts.") && !name.contains("shared_experts");
+        if elsewhere || name == "head.weight" || name == "embed.weight" || name.ends_with("tid2eid")
+        {
+            continue;
+        }
+        let mut checkpoint = tiny(&Tiny::default());
+        let (dtype, _, bytes) = checkpoint.tensors.get_mut(&name).unwrap();
+        let nan: Vec<u8> = match dtype.bitsize() / 8 {
+            2 => 0x7FC0u16.to_le_bytes().to_vec(),
+            _ => f32::NAN.to_le_bytes().to_vec(),
+        };
+        for value in bytes.chunks_exact_mut(nan.len()) {
+            value.copy_from_slice(&nan);
+        }
+        let engine = open(&checkpoint);
+        let result = fastar_engine::diagnostic::logits(&engine, &prompt, None, 0);
+        assert!(matches!(result, Err(Error::NotFinite(_))), "{name}");
+        tried += 1;
+    }
+    assert!(tried > 60, "{tried}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Built from the tokenizer.json in the container by the `tokenizers` crate, with the list of added tokens emptied: the switch
 //! that library offers protects only tokens flagged special, and `<User>` or `</think>` are not. Ordinary text keeps its ids.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tokenizers::Tokenizer;
 
@@ -72,6 +72,7 @@ impl ChatTokenizer {
         if !is_byte_level(&json) {
             return Err(foreign("it is not a byte-level one"));
         }
+        check_parts(&json)?;
         let mut bytes = vec![None; config.vocab_size];
         let decode = byte_of_char();
         let vocab = json
@@ -126,6 +127,9 @@ impl ChatTokenizer {
             }
         }
         json["added_tokens"] = serde_json::Value::Array(Vec::new());
+        // Not used here: prompts have no further frame, and bytes come from the table above.
+        json["post_processor"] = serde_json::Value::Null;
+        json["decoder"] = serde_json::Value::Null;
         json["truncation"] = serde_json::Value::Null;
         json["padding"] = serde_json::Value::Null;
         let plain = serde_json::from_value(json).map_err(foreign)?;
@@ -199,17 +203,56 @@ impl ChatTokenizer {
 
 fn added_tokens(json: &serde_json::Value) -> Result<HashMap<String, u32>> {
     let list = json.get("added_tokens").and_then(|a| a.as_array());
-    list.into_iter()
-        .flatten()
-        .map(|token| {
-            let content = token.get("content").and_then(|c| c.as_str());
-            let id = token.get("id").and_then(|i| i.as_u64());
-            match (content, id.and_then(|i| u32::try_from(i).ok())) {
-                (Some(content), Some(id)) => Ok((content.to_owned(), id)),
-                _ => Err(foreign("an added token has no content or id")),
-            }
-        })
-        .collect()
+    let mut found = HashMap::new();
+    let mut ids = HashSet::new();
+    for token in list.into_iter().flatten() {
+        let content = token.get("content").and_then(|c| c.as_str());
+        let id = token.get("id").and_then(|i| i.as_u64());
+        let (Some(content), Some(id)) = (content, id.and_then(|i| u32::try_from(i).ok())) else {
+            return Err(foreign("an added token has no content or id"));
+        };
+        if !ids.insert(id) || found.insert(content.to_owned(), id).is_some() {
+            return Err(foreign(format!("its added token {id} is there twice")));
+        }
+    }
+    Ok(found)
+}
+
+/// V4's tokenizer is byte-level BPE behind regular expressions and nothing else. Other parts would change the ids, and what is read from a
+/// file is not handed to code that no tokenizer of ours needs.
+fn check_parts(json: &serde_json::Value) -> Result<()> {
+    use serde_json::Value;
+    let kind = |part: &Value| part.get("type").and_then(Value::as_str).map(str::to_owned);
+    let list = |part: Option<&Value>, name: &str| -> Vec<Value> {
+        match part {
+            None | Some(Value::Null) => Vec::new(),
+            Some(part) if kind(part).as_deref() == Some("Sequence") => part
+                .get(name)
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default(),
+            Some(part) => vec![part.clone()],
+        }
+    };
+    if let Some(part) = list(json.get("normalizer"), "normalizers").first() {
+        let kind = kind(part).unwrap_or_default();
+        return Err(foreign(format!("it has a normalizer ({kind})")));
+    }
+    for part in list(json.get("pre_tokenizer"), "pretokenizers") {
+        let kind = kind(&part).unwrap_or_default();
+        if kind != "Split" && kind != "ByteLevel" {
+            return Err(foreign(format!("it has a pre-tokenizer of kind {kind:?}")));
+        }
+    }
+    let model = json.get("model").unwrap_or(&Value::Null);
+    if kind(model).is_some_and(|kind| kind != "BPE") {
+        return Err(foreign("its model is not BPE"));
+    }
+    let dropout = model.get("dropout").and_then(Value::as_f64);
+    if dropout.is_some_and(|dropout| dropout != 0.0) {
+        return Err(foreign("it leaves out merges at random (dropout)"));
+    }
+    Ok(())
 }
 
 /// Whether the decoder is byte-level, alone or in a sequence.

@@ -116,6 +116,7 @@ impl Attention {
     }
 
     /// Attends for a chunk: x [n, D] normed inputs of positions `first..`, out [n, D]. `rotation` and `angles` are those of this kind of layer.
+    /// False if rows could not be picked because a score is not a number.
     #[allow(clippy::too_many_arguments)]
     pub fn forward(
         &self,
@@ -129,7 +130,7 @@ impl Attention {
         state: &mut AttentionState,
         work: &mut Work,
         out: &mut [f32],
-    ) {
+    ) -> bool {
         let c = config;
         let tokens = x.len() / c.hidden_size;
         let (hd, heads) = (c.head_dim, c.num_attention_heads);
@@ -170,7 +171,7 @@ impl Attention {
         }
         work.picks.clear();
         if let (Some(indexer), Some(keys)) = (&self.indexer, &mut state.index) {
-            indexer.pick(
+            let picked = indexer.pick(
                 c,
                 bytes,
                 rotation,
@@ -184,6 +185,9 @@ impl Attention {
                 &mut work.indexer,
                 &mut work.picks,
             );
+            if !picked {
+                return false;
+            }
         }
 
         work.o.clear();
@@ -216,6 +220,7 @@ impl Attention {
             work.o.par_chunks_exact_mut(hd).enumerate().for_each(attend);
         }
         self.output(c, bytes, tokens, work, out);
+        true
     }
 
     /// `y = wo_b concat_g(wo_a[g] o_g)`.

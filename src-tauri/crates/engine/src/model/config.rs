@@ -151,7 +151,34 @@ fn compress_theta() -> f64 {
     160_000.0
 }
 
-/// `rope_scaling` is null, or names its kind as `type` or `rope_type`; every kind but YaRN means plain rotation.
+/// Fields that name a kind of arithmetic this engine has only one of. Absent means that one.
+fn check_arithmetic(json: &serde_json::Value) -> Result<()> {
+    use serde_json::json;
+    let only = [
+        ("scoring_func", json!("sqrtsoftplus")),
+        ("topk_method", json!("noaux_tc")),
+        ("norm_topk_prob", json!(true)),
+        ("hidden_act", json!("silu")),
+        ("num_key_value_heads", json!(1)),
+        ("tie_word_embeddings", json!(false)),
+        ("attention_bias", json!(false)),
+    ];
+    for (name, value) in only {
+        match json.get(name) {
+            None | Some(serde_json::Value::Null) => {}
+            Some(found) if *found == value => {}
+            Some(found) => {
+                let found: String = found.to_string().chars().take(60).collect();
+                return Err(Error::Config(format!(
+                    "The model's config.json cannot be used: {name} is {found}, and V4 has {value}."
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `rope_scaling` is null, or names its kind as `type` or `rope_type`: YaRN, or `default` for plain rotation.
 fn yarn<'de, D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Option<Yarn>, D::Error> {
     let value = serde_json::Value::deserialize(d)?;
     let kind = value.get("type").or_else(|| value.get("rope_type"));
@@ -159,7 +186,10 @@ fn yarn<'de, D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Option<Ya
         Some("yarn") => serde_json::from_value(value)
             .map(Some)
             .map_err(serde::de::Error::custom),
-        _ => Ok(None),
+        None | Some("default") => Ok(None),
+        Some(other) => Err(serde::de::Error::custom(format!(
+            "kind {other:?} is not known"
+        ))),
     }
 }
 
@@ -179,6 +209,7 @@ impl Config {
             })
         })?;
         config.check()?;
+        check_arithmetic(json)?;
         Ok(config)
     }
 
@@ -290,8 +321,14 @@ impl Config {
                 return bad(format!("{name} is {value}"));
             }
         }
-        if !self.routed_scaling_factor.is_finite() || !self.swiglu_limit.is_finite() {
-            return bad("routed_scaling_factor or swiglu_limit is not finite".into());
+        if !self.routed_scaling_factor.is_finite() {
+            return bad(format!(
+                "routed_scaling_factor is {}",
+                self.routed_scaling_factor
+            ));
+        }
+        if !(self.swiglu_limit.is_finite() && self.swiglu_limit >= 0.0) {
+            return bad(format!("swiglu_limit is {}", self.swiglu_limit));
         }
         if let Some(y) = &self.rope_scaling {
             let all = [
@@ -413,6 +450,13 @@ mod tests {
             ("eos_token_id", json!(96)),
             ("rms_norm_eps", json!(0.0)),
             ("rope_theta", json!(-1.0)),
+            ("swiglu_limit", json!(-1.0)),
+            ("rope_scaling", json!({"type": "linear", "factor": 2})),
+            ("scoring_func", json!("softmax")),
+            ("norm_topk_prob", json!(false)),
+            ("hidden_act", json!("gelu")),
+            ("num_key_value_heads", json!(8)),
+            ("tie_word_embeddings", json!(true)),
         ];
         for (name, value) in cases {
             let mut json = small();

@@ -1,6 +1,6 @@
 //! The lightning indexer: which compressed rows a token attends (section 3.4 of the V4 notes).
 
-use fastar_kernels::vector::{dot, rotate};
+use fastar_kernels::vector::{all_finite, dot, rotate};
 
 use super::compressor::{Compressor, CompressorState, Purpose, Scratch, round_index};
 use super::config::{Config, Ratio};
@@ -84,7 +84,7 @@ impl Indexer {
         }))
     }
 
-    /// Feeds the keys with a chunk, then picks rows for each of its tokens.
+    /// Feeds the keys with a chunk, then picks rows for each of its tokens. False if a score is not a number.
     ///
     /// x [n, D] are the normed attention inputs, qr [n, q_lora_rank] the normed low-rank queries, `angles` those of the chunk's positions.
     #[allow(clippy::too_many_arguments)]
@@ -102,13 +102,13 @@ impl Indexer {
         scratch: &mut Scratch,
         work: &mut Buffers,
         picks: &mut Picks,
-    ) {
+    ) -> bool {
         self.compressor
             .feed(config, bytes, rotation, reference, x, first, state, scratch);
         picks.clear();
         let tokens = x.len() / config.hidden_size;
         if self.compressor.finished(first + tokens) <= config.index_topk {
-            return; // Everything visible is attended; the keys are all that was needed.
+            return true; // Everything visible is attended; the keys are all that was needed.
         }
         let (heads, dim) = (config.index_n_heads, config.index_head_dim);
         work.query.clear();
@@ -143,14 +143,21 @@ impl Indexer {
                     .chunks_exact(dim)
                     .zip(&work.weight[t * heads..(t + 1) * heads])
                 {
-                    score += dot(head, key).max(0.0) * (weight * scale);
+                    let product = dot(head, key);
+                    // Not `max`, which would turn what is not a number into zero.
+                    let positive = if product < 0.0 { 0.0 } else { product };
+                    score += positive * (weight * scale);
                 }
                 work.score.push(score);
+            }
+            if !all_finite(&work.score) {
+                return false;
             }
             largest(&work.score, config.index_topk, &mut work.order);
             picks.rows.extend(&work.order);
             picks.ends.push(Some(picks.rows.len()));
         }
+        true
     }
 }
 

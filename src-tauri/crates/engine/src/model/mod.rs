@@ -267,7 +267,7 @@ impl Block {
             .mix(c, bytes, &work.streams, &mut work.mix);
         norm_rows(&work.mix.input, &self.attention_norm, c, &mut work.normed);
         work.out.resize(work.normed.len(), 0.0);
-        self.attention.forward(
+        let whole = self.attention.forward(
             c,
             bytes,
             &model.rotations[kind],
@@ -279,6 +279,10 @@ impl Block {
             &mut work.attention,
             &mut work.out,
         );
+        if !whole {
+            work.streams.fill(f32::NAN); // Told by the caller, with the layer's number.
+            return Ok(());
+        }
         Hyper::merge(c, &work.out, &mut work.mix, &mut work.streams);
 
         self.hyper_moe.mix(c, bytes, &work.streams, &mut work.mix);

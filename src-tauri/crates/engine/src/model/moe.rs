@@ -2,7 +2,7 @@
 
 use fastar_fst::{Container, ExpertLayout};
 use fastar_kernels::matrix::Matrix;
-use fastar_kernels::vector::{silu, softplus};
+use fastar_kernels::vector::{all_finite, silu, softplus};
 
 use super::config::Config;
 use super::indexer::largest;
@@ -92,7 +92,10 @@ impl Moe {
     ) -> Result<()> {
         let (c, d) = (config, config.hidden_size);
         let bytes = container.bytes();
-        self.route(c, bytes, x, tokens, work);
+        if !self.route(c, bytes, x, tokens, work) {
+            out.fill(f32::NAN); // Told by the caller, with the layer's number.
+            return Ok(());
+        }
         let shared = self.shared.each_ref().map(|w| w.view(bytes));
         work.gate.clear(); // No weights: the shared expert counts in full.
         work.x.clear();
@@ -130,8 +133,8 @@ impl Moe {
         result
     }
 
-    /// Fills `work.calls` for a chunk.
-    fn route(&self, c: &Config, bytes: &[u8], x: &[f32], tokens: &[u32], work: &mut Work) {
+    /// Fills `work.calls` for a chunk. False if a score is not a number.
+    fn route(&self, c: &Config, bytes: &[u8], x: &[f32], tokens: &[u32], work: &mut Work) -> bool {
         let (experts, k) = (c.n_routed_experts, c.num_experts_per_tok);
         work.score.clear();
         work.score.resize(tokens.len() * experts, 0.0);
@@ -153,6 +156,9 @@ impl Moe {
                     work.biased.clear();
                     work.biased
                         .extend(score.iter().zip(bias).map(|(a, b)| a + b));
+                    if !all_finite(&work.biased) {
+                        return false;
+                    }
                     largest(&work.biased, k, &mut work.picked);
                 }
             }
@@ -165,6 +171,7 @@ impl Moe {
         // Stable: an expert that a hash table names twice for a token is summed twice.
         work.calls
             .sort_by_key(|(expert, token, _)| (*expert, *token));
+        true
     }
 }
 
@@ -216,8 +223,9 @@ fn run([gate, up, down]: [Matrix<'_>; 3], c: &Config, calls: &[(u32, u32, f32)],
     for (r, (gate, up)) in gates.zip(work.up.chunks_exact(inner)).enumerate() {
         let weight = calls.get(r).map_or(1.0, |call| call.2);
         for (g, u) in gate.iter_mut().zip(up) {
-            // The gate is bounded from above only.
-            *g = silu(g.min(limit)) * u.clamp(-limit, limit) * weight;
+            // The gate is bounded from above only. Not `min`, which would turn what is not a number into the limit.
+            let bounded = if *g > limit { limit } else { *g };
+            *g = silu(bounded) * u.clamp(-limit, limit) * weight;
         }
     }
     work.down.clear();

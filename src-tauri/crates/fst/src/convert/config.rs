@@ -72,6 +72,9 @@ impl Dimensions {
             Value::Null => Ok(default),
             _ => number(field, 0, MOST),
         };
+        // No shape depends on these, but a model without them cannot be run.
+        number("sliding_window", 1, MOST)?;
+        number("max_position_embeddings", 1, MOST)?;
         let layers = number("num_hidden_layers", 1, MOST_LAYERS)?;
         let ratios = config["compress_ratios"]
             .as_array()
