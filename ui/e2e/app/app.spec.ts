@@ -153,6 +153,9 @@ test('chats are renamed, deleted and brought back', async ({ page, server }) => 
   await expect(rows(page)).toHaveCount(0);
   await page.getByRole('button', { name: 'Undo' }).click();
   await expect(rows(page)).toHaveText(['Who are you?']);
+  // It was not the open chat, so undoing does not open it either.
+  await expect(answers(page)).toHaveCount(0);
+  await rows(page).first().click();
   await expect(answers(page)).toHaveText([expected('Who are you?')]);
 });
 
@@ -233,6 +236,7 @@ test('a server that is stopped between answers is told, and comes back by itself
 
 test('everything can be done with the keyboard alone', async ({ page, server }) => {
   await page.goto(server.address);
+  await expect(page.getByTestId('composer')).toBeFocused();
   await page.keyboard.type('Hello!');
   await page.keyboard.press('Enter');
   await settled(page);
