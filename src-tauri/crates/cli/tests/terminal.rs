@@ -24,7 +24,8 @@ struct Terminal {
 
 impl Terminal {
     fn start(arguments: &str) -> Self {
-        let command = format!("'{}' {arguments}", env!("CARGO_BIN_EXE_fastar"));
+        // `exec`, or the shell stays between: one that gets the Ctrl+C too may end with its code instead of the program's.
+        let command = format!("exec '{}' {arguments}", env!("CARGO_BIN_EXE_fastar"));
         let mut child = Command::new("script")
             .args([
                 "--quiet",
@@ -35,6 +36,7 @@ impl Terminal {
                 "/dev/null",
             ])
             .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
             .env_remove("FASTAR_LOG")
             .env_remove("RUST_LOG")
             .stdin(Stdio::piped())
