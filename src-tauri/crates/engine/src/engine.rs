@@ -166,7 +166,9 @@ impl Engine {
 fn parameters(container: &Container) -> u64 {
     let dense: u64 = container
         .tensors()
-        .filter(|(name, t)| !name.ends_with(".scale") && t.dtype != Dtype::I64)
+        .filter(|(name, t)| {
+            !name.ends_with(".scale") && !matches!(t.dtype, Dtype::I32 | Dtype::I64)
+        })
         .map(|(_, t)| {
             let count: u64 = t.shape.iter().map(|n| *n as u64).product();
             if t.dtype == Dtype::Fp4Packed {

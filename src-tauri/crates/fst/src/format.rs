@@ -15,6 +15,7 @@ pub(crate) const RECORD_ALIGNMENT: u64 = 4096;
 pub(crate) const TENSOR_ALIGNMENT: u64 = 64;
 /// Most bytes of config.json and of the metadata: bounds what parsing them can allocate.
 pub(crate) const MOST_JSON_BYTES: u64 = 1 << 20;
+const RESERVED_AT: usize = 112;
 const CHECKSUM_AT: usize = 120;
 const MOST_DIMENSIONS: usize = 4;
 const MOST_NAME_BYTES: usize = 256;
@@ -35,11 +36,12 @@ pub(crate) struct Header {
     pub experts: u64,
     pub record_bytes: u64,
     pub record_stride: u64,
-    pub dense_bytes: u64,
+    pub records_offset: u64,
+    pub index_offset: u64,
     pub index_checksum: u64,
 }
 
-/// Where every part of a file lies.
+/// Where every part of a file lies but the dense tensors, which the directory places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Map {
     pub config: Range<u64>,
@@ -47,8 +49,7 @@ pub(crate) struct Map {
     pub directory: Range<u64>,
     pub checksums: Range<u64>,
     pub tokenizer: Range<u64>,
-    pub dense: Range<u64>,
-    pub experts: Range<u64>,
+    pub records: Range<u64>,
 }
 
 /// What is in the metadata.
@@ -62,6 +63,22 @@ pub(crate) struct Metadata {
     pub effort: Option<EffortTable>,
     /// Layout of the expert records.
     pub layout: ExpertLayout,
+    /// Made in place from a file of version 2: what is no longer used lies between the parts.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub upgraded: bool,
+    /// The lightning indexer's weights are there. Files of version 2 never had them.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub indexer: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+fn is_true(value: &bool) -> bool {
+    *value
+}
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// Where the weights came from, as far as the folder told.
@@ -91,7 +108,7 @@ pub(crate) fn align(value: u64, to: u64) -> Option<u64> {
 }
 
 impl Header {
-    fn fields(&self) -> [u64; 12] {
+    fn fields(&self) -> [u64; 13] {
         [
             self.file_bytes,
             self.config_bytes,
@@ -104,7 +121,8 @@ impl Header {
             self.experts,
             self.record_bytes,
             self.record_stride,
-            self.dense_bytes,
+            self.records_offset,
+            self.index_offset,
         ]
     }
 
@@ -127,7 +145,7 @@ impl Header {
             raw.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(raw)
         };
-        if bytes[104..CHECKSUM_AT].iter().any(|&b| b != 0) {
+        if bytes[RESERVED_AT..CHECKSUM_AT].iter().any(|&b| b != 0) {
             return Err("reserved header bytes are not zero".into());
         }
         Ok(Self {
@@ -142,7 +160,8 @@ impl Header {
             experts: field(72),
             record_bytes: field(80),
             record_stride: field(88),
-            dense_bytes: field(96),
+            records_offset: field(96),
+            index_offset: field(104),
             index_checksum: field(CHECKSUM_AT),
         })
     }
@@ -189,40 +208,42 @@ impl Header {
                 self.record_stride
             )
         })?;
-        let config = part(HEADER_BYTES as u64, 1, self.config_bytes, "config")?;
+        if self.index_offset < HEADER_BYTES as u64 || !self.index_offset.is_multiple_of(8) {
+            return Err(format!("its index cannot be at {}", self.index_offset));
+        }
+        if self.records_offset < HEADER_BYTES as u64
+            || !self.records_offset.is_multiple_of(RECORD_ALIGNMENT)
+        {
+            return Err(format!(
+                "its expert records cannot be at {}",
+                self.records_offset
+            ));
+        }
+        let config = part(self.index_offset, 1, self.config_bytes, "config")?;
         let metadata = part(config.end, 8, self.metadata_bytes, "metadata")?;
         let directory = part(metadata.end, 8, self.directory_bytes, "directory")?;
         let checksums = part(directory.end, 8, records * 8, "checksum table")?;
-        let tokenizer = part(
-            checksums.end,
-            TENSOR_ALIGNMENT,
-            self.tokenizer_bytes,
-            "tokenizer",
-        )?;
-        let dense = part(
-            tokenizer.end,
-            TENSOR_ALIGNMENT,
-            self.dense_bytes,
-            "dense tensors",
-        )?;
-        let experts = part(dense.end, RECORD_ALIGNMENT, bank, "expert records")?;
+        let tokenizer = match self.tokenizer_bytes {
+            0 => checksums.end..checksums.end,
+            bytes => part(checksums.end, TENSOR_ALIGNMENT, bytes, "tokenizer")?,
+        };
+        let records = part(self.records_offset, 1, bank, "expert records")?;
         Ok(Map {
             config,
             metadata,
             directory,
             checksums,
             tokenizer,
-            dense,
-            experts,
+            records,
         })
     }
 }
 
-/// Checksum over header and index: everything from 0 to `index`'s end but the checksum itself.
-pub(crate) fn index_checksum(header: &[u8; HEADER_BYTES], rest: &[u8]) -> u64 {
+/// Checksum over the header, but for the checksum itself, and the index.
+pub(crate) fn index_checksum(header: &[u8; HEADER_BYTES], index: &[u8]) -> u64 {
     let mut hasher = Hasher::new();
     hasher.write(&header[..CHECKSUM_AT]);
-    hasher.write(rest);
+    hasher.write(index);
     hasher.finish()
 }
 
@@ -251,12 +272,80 @@ pub(crate) fn fits_directory(name: &str, dimensions: usize) -> bool {
     (1..=MOST_NAME_BYTES).contains(&name.len()) && dimensions <= MOST_DIMENSIONS
 }
 
-/// Reads the directory and checks that every tensor has exactly the bytes its type and shape need, lies inside `dense`, aligned, and
-/// after the one before it.
+impl Map {
+    /// The index with the tokenizer behind it.
+    pub fn index(&self) -> Range<u64> {
+        self.config.start..self.tokenizer.end
+    }
+
+    /// Checks that nothing overlaps and that the last part ends with the file. `entries` are ordered by offset. Unless `gaps` are allowed,
+    /// only what alignment needs may lie between two parts.
+    pub fn check_places(
+        &self,
+        entries: &[Entry],
+        file_bytes: u64,
+        gaps: bool,
+    ) -> Result<(), String> {
+        let mut fixed = [
+            (self.index(), "its index"),
+            (self.records.clone(), "its expert records"),
+        ];
+        fixed.sort_by_key(|(range, _)| range.start);
+        let mut fixed = fixed.into_iter().peekable();
+        let mut free_from = HEADER_BYTES as u64;
+        let mut tensors = entries
+            .iter()
+            .map(|entry| (entry.offset..entry.offset + entry.bytes, entry));
+        let mut tensor = tensors.next();
+        loop {
+            // Whichever comes next in the file.
+            let before = match (&tensor, fixed.peek()) {
+                (Some((range, _)), Some((part, _))) => range.start < part.start,
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (None, None) => break,
+            };
+            let (range, name) = if before {
+                let Some((range, entry)) = tensor.take() else {
+                    break;
+                };
+                tensor = tensors.next();
+                (
+                    range,
+                    format!("tensor {}", crate::error::shown(&entry.name)),
+                )
+            } else {
+                let Some((range, name)) = fixed.next() else {
+                    break;
+                };
+                (range, name.to_owned())
+            };
+            if range.start < free_from {
+                return Err(format!("{name} overlaps the part before it"));
+            }
+            if !gaps && range.start - free_from >= RECORD_ALIGNMENT {
+                return Err(format!(
+                    "{} bytes before {name} belong to nothing",
+                    range.start - free_from
+                ));
+            }
+            free_from = range.end;
+        }
+        if free_from != file_bytes {
+            return Err(format!(
+                "its parts end at {free_from} and the file at {file_bytes}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the directory and checks that every tensor has exactly the bytes its type and shape need, starts aligned and not before the one
+/// that is listed before it, and ends within `file_bytes`.
 pub(crate) fn decode_directory(
     mut bytes: &[u8],
     count: u64,
-    dense: &Range<u64>,
+    file_bytes: u64,
 ) -> Result<Vec<Entry>, String> {
     // Every entry has at least ENTRY_BYTES and a name: a count beyond that is a lie and must not become an allocation.
     if count > (bytes.len() / (ENTRY_BYTES + 8)) as u64 {
@@ -266,7 +355,7 @@ pub(crate) fn decode_directory(
         ));
     }
     let mut entries = Vec::with_capacity(count as usize);
-    let mut free_from = dense.start;
+    let mut last = 0;
     for index in 0..count {
         let (entry, rest) = decode_entry(bytes)
             .ok_or_else(|| format!("entry {index} of its directory is not readable"))?;
@@ -286,33 +375,28 @@ pub(crate) fn decode_directory(
                 entry.offset
             ));
         }
-        let end = entry.offset.checked_add(entry.bytes);
-        match end {
-            Some(end) if entry.offset >= dense.start && end <= dense.end => {
-                if entry.offset < free_from {
-                    return Err(format!("tensor {name} overlaps the one before it"));
-                }
-                free_from = end;
-            }
-            _ => {
-                return Err(format!(
-                    "tensor {name} ({} bytes at offset {}) lies outside the part for tensors ({}..{})",
-                    entry.bytes, entry.offset, dense.start, dense.end
-                ));
-            }
+        if entry
+            .offset
+            .checked_add(entry.bytes)
+            .is_none_or(|end| end > file_bytes)
+        {
+            return Err(format!(
+                "tensor {name} ({} bytes at offset {}) lies outside the file",
+                entry.bytes, entry.offset
+            ));
         }
+        if entry.offset < last {
+            return Err(format!(
+                "tensor {name} lies before the one listed before it"
+            ));
+        }
+        last = entry.offset;
         entries.push(entry);
     }
     if !bytes.is_empty() {
         return Err(format!(
             "its directory has {} bytes after the last tensor",
             bytes.len()
-        ));
-    }
-    if free_from != dense.end {
-        return Err(format!(
-            "its tensors end at {free_from} and the part for them at {}",
-            dense.end
         ));
     }
     Ok(entries)
@@ -373,8 +457,9 @@ mod tests {
             experts: 9,
             record_bytes: 10,
             record_stride: 11,
-            dense_bytes: 12,
-            index_checksum: 13,
+            records_offset: 12,
+            index_offset: 13,
+            index_checksum: 14,
         };
         let bytes = header.encode();
         assert_eq!(&bytes[..8], b"FST\0\x03\0\0\0");

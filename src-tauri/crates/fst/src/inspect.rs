@@ -47,7 +47,7 @@ pub struct Inspection {
     pub record_bytes: usize,
     /// Dense tensors.
     pub tensors: usize,
-    /// Bytes of all dense tensors with the gaps between them.
+    /// Bytes of all dense tensors.
     pub dense_bytes: u64,
     /// Bytes of all expert records with the gaps between them.
     pub expert_bytes: u64,
@@ -95,7 +95,7 @@ impl Container {
         for (name, tensor) in self.tensors() {
             let bytes = tensor.data.len() as u64;
             let parameters = match tensor.dtype {
-                Dtype::I64 | Dtype::F8E8m0 => 0,
+                Dtype::I32 | Dtype::I64 | Dtype::F8E8m0 => 0,
                 Dtype::F32 if name.ends_with(".scale") => 0,
                 Dtype::Fp4Packed => bytes * 2,
                 dtype => bytes / dtype.bytes() as u64,
@@ -142,8 +142,8 @@ impl Container {
             expert_layout: metadata.layout.id.clone(),
             record_bytes: metadata.layout.bytes,
             tensors: self.tensors().count(),
-            dense_bytes: length(&self.map().dense),
-            expert_bytes: length(&self.map().experts),
+            dense_bytes: self.tensors().map(|(_, t)| t.data.len() as u64).sum(),
+            expert_bytes: length(&self.map().records),
             file_bytes: self.file_bytes(),
             source: metadata.source.folder.clone(),
             repository: metadata.source.repository.clone(),

@@ -31,6 +31,8 @@ pub enum Dtype {
     Bf16,
     /// IEEE single, little endian.
     F32,
+    /// 32-bit signed integer, little endian.
+    I32,
     /// 64-bit signed integer, little endian.
     I64,
     /// e4m3fn codes.
@@ -49,7 +51,7 @@ impl Dtype {
     pub fn bytes(self) -> usize {
         match self {
             Self::I64 => 8,
-            Self::F32 => 4,
+            Self::F32 | Self::I32 => 4,
             Self::Bf16 => 2,
             Self::F8E4m3 | Self::F8E8m0 | Self::Fp4Packed => 1,
         }
@@ -60,6 +62,7 @@ impl Dtype {
         match self {
             Self::Bf16 => "BF16",
             Self::F32 => "F32",
+            Self::I32 => "I32",
             Self::I64 => "I64",
             Self::F8E4m3 => "F8_E4M3",
             Self::F8E8m0 => "F8_E8M0",
@@ -75,6 +78,7 @@ impl Dtype {
             Self::F8E4m3 => 4,
             Self::F8E8m0 => 5,
             Self::Fp4Packed => 6,
+            Self::I32 => 7,
         }
     }
 
@@ -86,6 +90,7 @@ impl Dtype {
             4 => Self::F8E4m3,
             5 => Self::F8E8m0,
             6 => Self::Fp4Packed,
+            7 => Self::I32,
             _ => return None,
         })
     }

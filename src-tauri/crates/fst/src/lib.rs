@@ -7,18 +7,24 @@
 //!
 //! # The file, byte by byte
 //!
-//! All integers are little-endian. `align(n)` rounds up to a multiple of n; bytes between two parts are zero.
+//! All integers are little-endian. `align(n)` rounds up to a multiple of n; what lies between two parts is not read, and is zero in a file
+//! made by [`convert`].
 //!
 //! | offset | length | what |
 //! |---|---|---|
 //! | 0 | 128 | header |
-//! | 128 | `config_bytes` | config.json as it was |
+//! | `index_offset` | `config_bytes` | config.json as it was; the *index* begins here |
 //! | align(8) | `metadata_bytes` | metadata, JSON |
 //! | align(8) | `directory_bytes` | tensor directory |
 //! | align(8) | 8 x layers x experts | one XXH3-64 per expert record, layer by layer; the *index* ends here |
 //! | align(64) | `tokenizer_bytes` | tokenizer.json as it was |
-//! | align(64) | `dense_bytes` | dense tensors, each at a multiple of 64 |
-//! | align(4096) | layers x experts x `record_stride` | expert records, layer by layer; the file ends here |
+//! | as the directory says | | dense tensors, each at a multiple of 64 |
+//! | `records_offset` | layers x experts x `record_stride` | expert records, layer by layer |
+//!
+//! [`convert`] writes in this order, without more between two parts than alignment needs. A file that was upgraded in place from version 2
+//! keeps its tensors and records where they were and has the index at its end: its metadata says `upgraded`, and only then may 4096 bytes
+//! or more between two parts belong to nothing (the directory of version 2 and tensors that a sidecar replaced). Parts never overlap, and the
+//! last one ends with the file.
 //!
 //! ## Header
 //!
@@ -37,9 +43,10 @@
 //! | 72 | u64 | `experts` | routed experts in each |
 //! | 80 | u64 | `record_bytes` | used bytes of a record |
 //! | 88 | u64 | `record_stride` | `align(4096)` of it |
-//! | 96 | u64 | `dense_bytes` | from the first dense tensor to the end of the last |
-//! | 104 | 16 bytes | reserved | zero |
-//! | 120 | u64 | `index_checksum` | XXH3-64 of bytes 0..120 followed by bytes 128..end of index |
+//! | 96 | u64 | `records_offset` | a multiple of 4096 |
+//! | 104 | u64 | `index_offset` | a multiple of 8, 128 in a converted file |
+//! | 112 | 8 bytes | reserved | zero |
+//! | 120 | u64 | `index_checksum` | XXH3-64 of bytes 0..120 followed by the index |
 //!
 //! The index checksum covers the directory with its tensor checksums and the table of record checksums, so it stands for the whole
 //! content: it is the container's [identity](Container::identity).
@@ -48,7 +55,9 @@
 //!
 //! One JSON object: `creator` (program and version), `source` (`folder`, and `repository` and `revision` where known, else null),
 //! `effort` (`preview` or `0731`: the
-//! [`EffortTable`], null where it is not known), `layout` (the [`ExpertLayout`]).
+//! [`EffortTable`], null where it is not known), `layout` (the [`ExpertLayout`]), `upgraded` (true after an upgrade in place, else
+//! absent), `indexer` (false where the lightning indexer's weights are missing, else absent: such a model is exact only as long as every
+//! compressed row may be attended, `index_topk` x 4 positions).
 //! Fields a reader does not know are ignored.
 //!
 //! ## Directory
@@ -60,7 +69,7 @@
 //! | u64 | offset in the file, a multiple of 64 |
 //! | u64 | length in bytes |
 //! | u64 | XXH3-64 of the bytes |
-//! | u8 | type: 1 BF16, 2 F32, 3 I64, 4 F8_E4M3, 5 F8_E8M0, 6 packed FP4 (safetensors `I8`) |
+//! | u8 | type: 1 BF16, 2 F32, 3 I64, 4 F8_E4M3, 5 F8_E8M0, 6 packed FP4 (safetensors `I8`), 7 I32 |
 //! | u8 | number of dimensions, at most 4 |
 //! | u16 | length of the name in bytes, 1 to 256 |
 //! | u32 | zero |

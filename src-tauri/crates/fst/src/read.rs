@@ -103,13 +103,14 @@ impl Container {
             });
         }
         let map = header.map().map_err(damaged)?;
-        if map.experts.end != actual {
+        let index = map.index();
+        if index.end > actual || map.records.end > actual {
             return Err(damaged(format!(
                 "its parts end at {} and the file at {actual}",
-                map.experts.end
+                index.end.max(map.records.end)
             )));
         }
-        // All parts follow each other and the last ends with the file, so every range below is inside `bytes`.
+        // The index and the records are inside the file; the tensors are checked with the directory.
         let part = |range: &Range<u64>| {
             usize::try_from(range.start)
                 .ok()
@@ -117,7 +118,7 @@ impl Container {
                 .and_then(|(start, end)| bytes.get(start..end))
                 .ok_or_else(|| damaged("a part lies outside the file".into()))
         };
-        let index = part(&(HEADER_BYTES as u64..map.checksums.end))?;
+        let index = part(&(map.config.start..map.checksums.end))?;
         if index_checksum(header_bytes, index) != header.index_checksum {
             return Err(Error::Checksum {
                 name,
@@ -163,7 +164,9 @@ impl Container {
             });
         }
         let entries =
-            decode_directory(part(&map.directory)?, header.tensors, &map.dense).map_err(damaged)?;
+            decode_directory(part(&map.directory)?, header.tensors, actual).map_err(damaged)?;
+        map.check_places(&entries, actual, metadata.upgraded)
+            .map_err(damaged)?;
         let mut by_name: Vec<usize> = (0..entries.len()).collect();
         by_name.sort_unstable_by(|&a, &b| entries[a].name.cmp(&entries[b].name));
         if let Some(twice) = by_name
@@ -268,6 +271,11 @@ impl Container {
         self.metadata.effort
     }
 
+    /// Whether the lightning indexer's weights are there; without them a model is exact as long as every compressed row may be attended.
+    pub fn has_indexer(&self) -> bool {
+        self.metadata.indexer
+    }
+
     /// Layout of the expert records.
     pub fn expert_layout(&self) -> &ExpertLayout {
         &self.metadata.layout
@@ -362,7 +370,7 @@ impl Container {
     }
 
     fn record(&self, layer: usize, expert: usize) -> &[u8] {
-        let start = self.map.experts.start as usize + (layer * self.experts + expert) * self.stride;
+        let start = self.map.records.start as usize + (layer * self.experts + expert) * self.stride;
         &self.bytes[start..start + self.metadata.layout.bytes]
     }
 

@@ -59,18 +59,18 @@ impl<'a> Plan<'a> {
             experts: contents.experts as u64,
             record_bytes,
             record_stride: align(record_bytes, RECORD_ALIGNMENT)?,
+            // Moved behind the tensors once their places are known.
+            records_offset: RECORD_ALIGNMENT,
+            index_offset: HEADER_BYTES as u64,
             ..Header::default()
         };
-        let dense = header.map().ok()?.dense.start;
-        let mut at = dense;
-        let mut end = dense;
+        let mut at = header.map().ok()?.index().end;
         for tensor in &mut contents.tensors {
             tensor.offset = align(at, TENSOR_ALIGNMENT)?;
             at = tensor.offset.checked_add(tensor.bytes)?;
-            end = at;
         }
-        header.dense_bytes = end - dense;
-        header.file_bytes = header.map().ok()?.experts.end;
+        header.records_offset = align(at, RECORD_ALIGNMENT)?;
+        header.file_bytes = header.map().ok()?.records.end;
         Some(Self {
             contents,
             metadata,
@@ -124,7 +124,7 @@ impl<'a> Plan<'a> {
         }
         let mut record = vec![0; self.contents.metadata.layout.bytes];
         let mut checksums = Vec::with_capacity((map.checksums.end - map.checksums.start) as usize);
-        let mut at = map.experts.start;
+        let mut at = map.records.start;
         for layer in 0..self.contents.layers {
             for expert in 0..self.contents.experts {
                 weights.expert(layer, expert, &mut record)?;

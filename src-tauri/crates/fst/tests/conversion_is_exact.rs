@@ -13,6 +13,7 @@ fn type_name(dtype: Dtype) -> &'static str {
         Dtype::Bf16 => "BF16",
         Dtype::F32 => "F32",
         Dtype::I64 => "I64",
+        Dtype::I32 => "I32",
         Dtype::F8E4m3 => "F8_E4M3",
         Dtype::F8E8m0 => "F8_E8M0",
         Dtype::Fp4Packed => "I8",

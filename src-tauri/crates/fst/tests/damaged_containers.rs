@@ -168,7 +168,7 @@ fn every_field_of_the_directory_may_be_hostile() {
         ("shape overflows", SHAPE, 1 << 63),
     ] {
         let error = refusal(&changed(|bytes| put(bytes, directory + field, value)));
-        // What overlaps is noticed at the tensor that comes second.
+        // What overlaps is noticed at the part that comes second.
         let culprit = match name {
             "overlaps the next" => "\"layers.0.hc_attn_fn\" overlaps",
             _ => "\"embed.weight\"",
@@ -177,7 +177,7 @@ fn every_field_of_the_directory_may_be_hostile() {
     }
     for (name, field, value) in [
         ("no such type", DTYPE, 0),
-        ("no such type", DTYPE, 7),
+        ("no such type", DTYPE, 8),
         ("another type", DTYPE, 2),
         ("no dimensions", DIMENSIONS, 0),
         ("many dimensions", DIMENSIONS, 255),

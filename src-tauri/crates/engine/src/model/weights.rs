@@ -169,31 +169,34 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// An I64 table [rows, columns] whose entries lie below `limit`.
+    /// An I64 or I32 table [rows, columns] whose entries lie below `limit`.
     pub fn ids(&self, name: &str, rows: usize, columns: usize, limit: usize) -> Result<Vec<u32>> {
         let tensor = self.find(name)?;
         if tensor.shape != [rows, columns] {
             return Err(wrong_shape(name, tensor.shape, &[rows, columns]));
         }
-        if tensor.dtype != Dtype::I64 {
-            return Err(Error::Tensor(format!(
-                "Tensor {name} of the model file is stored as {:?}; it must be I64.",
-                tensor.dtype
-            )));
+        let id = |id: i64| match u32::try_from(id) {
+            Ok(small) if (small as usize) < limit => Ok(small),
+            _ => Err(Error::Tensor(format!(
+                "Tensor {name} of the model file names expert {id}; there are {limit}."
+            ))),
+        };
+        match tensor.dtype {
+            Dtype::I64 => {
+                let (values, _) = tensor.data.as_chunks::<8>();
+                values.iter().map(|b| id(i64::from_le_bytes(*b))).collect()
+            }
+            Dtype::I32 => {
+                let (values, _) = tensor.data.as_chunks::<4>();
+                values
+                    .iter()
+                    .map(|b| id(i32::from_le_bytes(*b).into()))
+                    .collect()
+            }
+            other => Err(Error::Tensor(format!(
+                "Tensor {name} of the model file is stored as {other:?}; it must be I64 or I32."
+            ))),
         }
-        let (values, _) = tensor.data.as_chunks::<8>();
-        values
-            .iter()
-            .map(|b| {
-                let id = i64::from_le_bytes(*b);
-                match u32::try_from(id) {
-                    Ok(small) if (small as usize) < limit => Ok(small),
-                    _ => Err(Error::Tensor(format!(
-                        "Tensor {name} of the model file names expert {id}; there are {limit}."
-                    ))),
-                }
-            })
-            .collect()
     }
 }
 

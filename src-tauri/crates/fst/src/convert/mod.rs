@@ -75,6 +75,8 @@ pub fn convert_until(
             effort: effort.or_else(|| effort_of(&source)),
             source,
             layout: selection.layout.clone(),
+            upgraded: false,
+            indexer: true,
         },
         tensors: entries(&selection, &checkpoint)?,
         layers: dimensions.layers,

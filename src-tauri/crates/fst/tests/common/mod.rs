@@ -191,7 +191,8 @@ pub mod at {
     pub const EXPERTS: usize = 72;
     pub const RECORD: usize = 80;
     pub const STRIDE: usize = 88;
-    pub const DENSE: usize = 96;
+    pub const RECORDS: usize = 96;
+    pub const INDEX: usize = 104;
     pub const CHECKSUM: usize = 120;
 }
 
@@ -206,7 +207,8 @@ pub fn put(bytes: &mut [u8], at: usize, value: u64) {
 /// Start of the directory, and end of the index.
 pub fn places(bytes: &[u8]) -> (usize, usize) {
     let up = |n: u64| n.next_multiple_of(8);
-    let directory = up(up(128 + get(bytes, at::CONFIG)) + get(bytes, at::METADATA));
+    let config = get(bytes, at::INDEX);
+    let directory = up(up(config + get(bytes, at::CONFIG)) + get(bytes, at::METADATA));
     let table = up(directory + get(bytes, at::DIRECTORY));
     let end = table + 8 * get(bytes, at::LAYERS) * get(bytes, at::EXPERTS);
     (directory as usize, end as usize)
@@ -216,7 +218,9 @@ pub fn places(bytes: &[u8]) -> (usize, usize) {
 pub fn seal(bytes: &mut [u8], end: usize) {
     let mut hasher = twox_hash::xxhash3_64::Hasher::new();
     hasher.write(&bytes[..at::CHECKSUM]);
-    hasher.write(&bytes[128..end]);
+    // A hostile field may point anywhere; only the small container's own index is ever sealed.
+    let index = usize::try_from(get(bytes, at::INDEX)).unwrap_or(usize::MAX);
+    hasher.write(bytes.get(index..end).unwrap_or(&[]));
     let checksum = hasher.finish();
     put(bytes, at::CHECKSUM, checksum);
 }
