@@ -128,6 +128,12 @@ pub struct ConvertOptions {
     /// name where it is DeepSeek's
     #[arg(long, value_name = "TABLE", value_parser = effort)]
     pub effort: Option<EffortTable>,
+    /// Leave the drafter (mtp.*) out; its shards need not be there
+    #[arg(long)]
+    pub without_drafter: bool,
+    /// Begin anew instead of going on with an unfinished conversion
+    #[arg(long)]
+    pub restart: bool,
 }
 
 #[derive(Args, Debug)]

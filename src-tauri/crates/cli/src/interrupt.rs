@@ -12,12 +12,12 @@ pub const EXIT_CODE: u8 = 130;
 
 /// The work that the next Ctrl+C stops.
 static CURRENT: Mutex<Option<Work>> = Mutex::new(None);
-/// Looked at by a conversion.
-static CONVERSION: AtomicBool = AtomicBool::new(false);
+/// Looked at by work on model files.
+static FILE_WORK: AtomicBool = AtomicBool::new(false);
 
 enum Work {
     Answer(Cancel),
-    Conversion,
+    File,
 }
 
 /// Takes over Ctrl+C. Called once, before anything slow.
@@ -29,8 +29,8 @@ pub fn take_over() -> Result<(), Failure> {
                 cancel.cancel();
                 true
             }
-            Some(Work::Conversion) if !CONVERSION.load(Ordering::Relaxed) => {
-                CONVERSION.store(true, Ordering::Relaxed);
+            Some(Work::File) if !FILE_WORK.load(Ordering::Relaxed) => {
+                FILE_WORK.store(true, Ordering::Relaxed);
                 true
             }
             _ => false,
@@ -51,9 +51,9 @@ pub fn stops<R>(cancel: &Cancel, work: impl FnOnce() -> R) -> R {
 }
 
 /// While `work` runs, Ctrl+C sets the flag it is given.
-pub fn stops_conversion<R>(work: impl FnOnce(&'static AtomicBool) -> R) -> R {
-    *current() = Some(Work::Conversion);
-    let result = work(&CONVERSION);
+pub fn stops_work<R>(work: impl FnOnce(&'static AtomicBool) -> R) -> R {
+    *current() = Some(Work::File);
+    let result = work(&FILE_WORK);
     *current() = None;
     result
 }

@@ -151,8 +151,27 @@ pub enum Error {
         /// Why, a sentence.
         problem: String,
     },
-    /// Stopped by the person; nothing was left behind.
-    #[error("Stopped; nothing was written.")]
+    /// The disk gave back other bytes than were written.
+    #[error(
+        "The disk does not give back what was written to {}: {tensors}. Run the conversion again to write those parts once more; if it happens again, check the disk.",
+        shown_path(.path)
+    )]
+    ReadBack {
+        /// The file.
+        path: PathBuf,
+        /// Names, up to three and a count.
+        tensors: String,
+    },
+    /// More than one thing is wrong with a checkpoint.
+    #[error("{}", numbered(.errors))]
+    Several {
+        /// The checkpoint.
+        path: PathBuf,
+        /// At least two.
+        errors: Vec<Error>,
+    },
+    /// Stopped by the person; what was done is kept.
+    #[error("Stopped; what was done is kept. Run it again to go on.")]
     Cancelled,
 }
 
@@ -160,6 +179,20 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// One error for all that is wrong with a checkpoint.
+    pub(crate) fn several(mut errors: Vec<Self>, path: &Path) -> Self {
+        match (errors.pop(), errors.is_empty()) {
+            (Some(only), true) => only,
+            (last, _) => {
+                errors.extend(last);
+                Self::Several {
+                    path: path.to_owned(),
+                    errors,
+                }
+            }
+        }
+    }
+
     /// An I/O failure, with a full disk recognised.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let why = match source.kind() {
@@ -200,4 +233,18 @@ pub(crate) fn shown(name: &str) -> String {
         None => format!("{name:?}"),
         Some((cut, _)) => format!("{:?}...", &name[..cut]),
     }
+}
+
+/// Several sentences as one line.
+fn numbered(errors: &[Error]) -> String {
+    let sentences: Vec<_> = errors
+        .iter()
+        .enumerate()
+        .map(|(index, error)| format!("{}) {error}", index + 1))
+        .collect();
+    format!(
+        "There are {} problems: {}",
+        errors.len(),
+        sentences.join(" ")
+    )
 }

@@ -90,7 +90,7 @@ mod layout;
 mod read;
 mod write;
 
-pub use convert::{convert, convert_until};
+pub use convert::{Checkpoint, Conversion, ShardHeader, Start, convert, discard_unfinished, size};
 pub use error::{Error, Result};
 pub use inspect::{Inspection, TypeSummary, inspect};
 pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor};

@@ -1,50 +1,37 @@
-//! Writes a container: data first, header and index last, so that a file that was not finished has no magic.
-
-use std::fs::File;
-use std::hash::Hasher as _;
-use std::io::{Seek, SeekFrom, Write};
-use std::path::Path;
+//! Where everything in a container to be lies, and the bytes of its header and index. Writing them is the conversion's business.
 
 use twox_hash::xxhash3_64::Hasher;
 
-use crate::error::{Error, Result};
 use crate::format::{
-    Entry, HEADER_BYTES, Header, Metadata, RECORD_ALIGNMENT, TENSOR_ALIGNMENT, align,
+    Entry, HEADER_BYTES, Header, Map, Metadata, RECORD_ALIGNMENT, TENSOR_ALIGNMENT, align,
     encode_directory, index_checksum,
 };
 
 /// Everything about a container but the bytes of its weights.
-pub(crate) struct Contents<'a> {
-    pub config: &'a [u8],
-    pub tokenizer: Option<&'a [u8]>,
+pub(crate) struct Contents {
+    pub config: Vec<u8>,
+    pub tokenizer: Option<Vec<u8>>,
     pub metadata: Metadata,
-    /// Dense tensors in file order; offsets and checksums are filled in here.
+    /// Dense tensors in file order; offsets are filled in here.
     pub tensors: Vec<Entry>,
     pub layers: usize,
     pub experts: usize,
 }
 
-/// Where the bytes of the weights come from.
-pub(crate) trait Weights {
-    /// Hands all bytes of the dense tensor `index` to `sink`, in pieces.
-    fn dense(&mut self, index: usize, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
-    /// Fills `record` with one expert in the order of the layout.
-    fn expert(&mut self, layer: usize, expert: usize, record: &mut [u8]) -> Result<()>;
-}
-
 /// A container ready to be written: sizes and places are known.
-pub(crate) struct Plan<'a> {
-    contents: Contents<'a>,
+pub(crate) struct Plan {
+    contents: Contents,
     metadata: Vec<u8>,
     header: Header,
+    map: Map,
 }
 
-impl<'a> Plan<'a> {
+impl Plan {
     /// Places everything; none when sizes overflow.
-    pub fn new(mut contents: Contents<'a>) -> Option<Self> {
+    pub fn new(mut contents: Contents) -> Option<Self> {
         let metadata = serde_json::to_vec(&contents.metadata).ok()?;
         let record_bytes = contents.metadata.layout.bytes as u64;
-        let tokenizer = contents.tokenizer.unwrap_or_default();
+        let tokenizer = contents.tokenizer.as_deref().unwrap_or_default();
         let mut header = Header {
             config_bytes: contents.config.len() as u64,
             metadata_bytes: metadata.len() as u64,
@@ -70,11 +57,13 @@ impl<'a> Plan<'a> {
             at = tensor.offset.checked_add(tensor.bytes)?;
         }
         header.records_offset = align(at, RECORD_ALIGNMENT)?;
-        header.file_bytes = header.map().ok()?.records.end;
+        let map = header.map().ok()?;
+        header.file_bytes = map.records.end;
         Some(Self {
             contents,
             metadata,
             header,
+            map,
         })
     }
 
@@ -83,74 +72,50 @@ impl<'a> Plan<'a> {
         self.header.file_bytes
     }
 
-    /// Writes the file. `progress` gets bytes done and bytes in all, and may end the work with an error.
-    pub fn write(
-        mut self,
-        file: &mut File,
-        path: &Path,
-        weights: &mut dyn Weights,
-        progress: &mut dyn FnMut(u64, u64) -> Result<()>,
-    ) -> Result<()> {
-        let io = |source| Error::io("write", path, source);
-        let Ok(map) = self.header.map() else {
-            return Err(Error::Output {
-                path: path.to_owned(),
-                problem: "the container would be too large.".into(),
-            });
-        };
-        let total = self.header.file_bytes;
-        progress(0, total)?;
-        // The length at once: gaps read as zeros, and a file system that cannot hold such a file says so now.
-        file.set_len(total).map_err(io)?;
-        let mut put = |at: u64, bytes: &[u8]| {
-            file.seek(SeekFrom::Start(at))
-                .and_then(|_| file.write_all(bytes))
-                .map_err(io)
-        };
-        put(
-            map.tokenizer.start,
-            self.contents.tokenizer.unwrap_or_default(),
-        )?;
-        for (index, tensor) in self.contents.tensors.iter_mut().enumerate() {
-            let mut hasher = Hasher::new();
-            let mut at = tensor.offset;
-            weights.dense(index, &mut |piece| {
-                hasher.write(piece);
-                put(at, piece)?;
-                at += piece.len() as u64;
-                progress(at, total)
-            })?;
-            tensor.checksum = hasher.finish();
+    /// Where the parts are to lie.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Dense tensors with their places.
+    pub fn tensors(&self) -> &[Entry] {
+        &self.contents.tensors
+    }
+
+    /// Number of expert records.
+    pub fn records(&self) -> usize {
+        self.contents.layers * self.contents.experts
+    }
+
+    /// Where the record with this number, layer by layer, begins.
+    pub fn record(&self, number: usize) -> u64 {
+        self.map.records.start + number as u64 * self.header.record_stride
+    }
+
+    /// The tokenizer's bytes, none or many.
+    pub fn tokenizer(&self) -> &[u8] {
+        self.contents.tokenizer.as_deref().unwrap_or_default()
+    }
+
+    /// Everything but weights and tokenizer: the header, and the index behind it, once the checksums of dense tensors and records are known.
+    pub fn index(&self, tensors: &[u64], records: &[u64]) -> ([u8; HEADER_BYTES], Vec<u8>) {
+        let mut entries = self.contents.tensors.clone();
+        for (entry, &checksum) in entries.iter_mut().zip(tensors) {
+            entry.checksum = checksum;
         }
-        let mut record = vec![0; self.contents.metadata.layout.bytes];
-        let mut checksums = Vec::with_capacity((map.checksums.end - map.checksums.start) as usize);
-        let mut at = map.records.start;
-        for layer in 0..self.contents.layers {
-            for expert in 0..self.contents.experts {
-                weights.expert(layer, expert, &mut record)?;
-                checksums.extend_from_slice(&Hasher::oneshot(&record).to_le_bytes());
-                put(at, &record)?;
-                at += self.header.record_stride;
-                progress(at, total)?;
-            }
-        }
-        let mut index = vec![0; map.checksums.end as usize - HEADER_BYTES];
+        let records: Vec<u8> = records.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        let mut index = vec![0; (self.map.checksums.end - HEADER_BYTES as u64) as usize];
         for (range, bytes) in [
-            (&map.config, self.contents.config),
-            (&map.metadata, &self.metadata),
-            (&map.directory, &encode_directory(&self.contents.tensors)),
-            (&map.checksums, &checksums),
+            (&self.map.config, self.contents.config.as_slice()),
+            (&self.map.metadata, &self.metadata),
+            (&self.map.directory, &encode_directory(&entries)),
+            (&self.map.checksums, &records),
         ] {
             index[range.start as usize - HEADER_BYTES..range.end as usize - HEADER_BYTES]
                 .copy_from_slice(bytes);
         }
-        self.header.index_checksum = index_checksum(&self.header.encode(), &index);
-        put(HEADER_BYTES as u64, &index)?;
-        file.sync_all().map_err(io)?;
-        // Last of all, so that a power cut before here leaves no magic.
-        file.seek(SeekFrom::Start(0))
-            .and_then(|_| file.write_all(&self.header.encode()))
-            .and_then(|()| file.sync_all())
-            .map_err(io)
+        let mut header = self.header;
+        header.index_checksum = index_checksum(&header.encode(), &index);
+        (header.encode(), index)
     }
 }

@@ -1,431 +1,231 @@
-//! A checkpoint folder: config.json, one or many safetensors shards, tokenizer.json. Finds, checks and reads; knows nothing of what
-//! the tensors mean.
+//! The files of a checkpoint without its weights: config.json, tokenizer.json, the index and the headers of the shards. Read from a folder
+//! here, or by range from anywhere else by the caller. What they mean is not known here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use safetensors::Dtype as StoredType;
-use safetensors::tensor::{Metadata as ShardHeader, TensorInfo};
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::Value;
+use crate::error::{Error, Result};
+use crate::format::{MOST_JSON_BYTES, Source};
+use crate::layout::EffortTable;
 
-use crate::error::{Error, Result, shown, shown_path};
-use crate::format::MOST_JSON_BYTES;
-
-const CONFIG: &str = "config.json";
-const TOKENIZER: &str = "tokenizer.json";
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+pub(crate) const CONFIG: &str = "config.json";
+pub(crate) const TOKENIZER: &str = "tokenizer.json";
+pub(crate) const SINGLE: &str = "model.safetensors";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
 /// The safetensors format's own limit.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
-const MOST_INDEX_BYTES: u64 = 256 << 20;
-const MOST_TOKENIZER_BYTES: u64 = 128 << 20;
-const PIECE_BYTES: usize = 1 << 20;
-/// Problems of one kind that are listed by name.
-pub(crate) const LISTED: usize = 3;
+pub(crate) const MOST_INDEX_BYTES: u64 = 256 << 20;
+pub(crate) const MOST_TOKENIZER_BYTES: u64 = 128 << 20;
 
-/// An open checkpoint whose shards were found whole.
-pub(crate) struct Checkpoint {
-    folder: PathBuf,
-    config_text: Vec<u8>,
-    config: Value,
-    shards: Vec<Shard>,
-    tensors: Vec<StoredTensor>,
-    by_name: HashMap<String, usize>,
-    piece: Vec<u8>,
+/// A Hugging Face checkpoint in DeepSeek's tensor names, without the weights: enough to plan a [`Conversion`](crate::Conversion) before
+/// the first shard is there.
+#[derive(Clone, Debug, Default)]
+pub struct Checkpoint {
+    /// Its folder, or `owner/name` of its repository: what errors call it.
+    pub place: PathBuf,
+    /// config.json byte for byte.
+    pub config: Vec<u8>,
+    /// tokenizer.json byte for byte, if there is one.
+    pub tokenizer: Option<Vec<u8>>,
+    /// model.safetensors.index.json byte for byte, if there is one.
+    pub index: Option<Vec<u8>>,
+    /// The shards that are there, in any order.
+    pub shards: Vec<ShardHeader>,
+    /// Shards that are there and cannot be used: name, and why as the rest of a sentence that begins with it.
+    pub unusable: Vec<(String, String)>,
+    /// `owner/name`, where known. For a folder of the hub's cache, its name tells.
+    pub repository: Option<String>,
+    /// Commit, where known.
+    pub revision: Option<String>,
+    /// Which effort texts the model was trained with. When not given, the repository's or folder's name decides.
+    pub effort: Option<EffortTable>,
+    /// Leave the drafter (`mtp.*`) out; shards with nothing else in them need not be there.
+    pub without_drafter: bool,
 }
 
-struct Shard {
-    path: PathBuf,
-    file: File,
-}
-
-/// One tensor in a shard.
-pub(crate) struct StoredTensor {
+/// What is known of a shard before its weights are there.
+#[derive(Clone, Debug, Default)]
+pub struct ShardHeader {
+    /// Name of the file.
     pub name: String,
-    pub dtype: StoredType,
-    pub shape: Vec<usize>,
-    /// Length in bytes.
-    pub bytes: u64,
-    shard: usize,
-    /// In the shard's file.
-    offset: u64,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// The JSON text that follows the first eight bytes.
+    pub header: Vec<u8>,
+    /// Anything that is another when the file's content is (a checksum, a time of change), if known: an unfinished conversion goes on only
+    /// where this is the same.
+    pub version: Option<String>,
+}
+
+impl ShardHeader {
+    /// Length of the header of a safetensors file, which its first eight bytes tell; an error says why it cannot be such a file.
+    pub fn length(prefix: [u8; 8], file_bytes: u64) -> std::result::Result<u64, String> {
+        let length = u64::from_le_bytes(prefix);
+        if length > MOST_HEADER_BYTES {
+            return Err(format!(
+                "is not a safetensors file: its header would have {length} bytes"
+            ));
+        }
+        if length > file_bytes.saturating_sub(8) {
+            return Err(format!(
+                "is incomplete: its header has {length} bytes and the file {file_bytes}"
+            ));
+        }
+        Ok(length)
+    }
+
+    /// Reads the header of a shard on disk. An error is the rest of a sentence that begins with the name.
+    pub(crate) fn read(path: &Path, name: &str) -> std::result::Result<Self, String> {
+        let about = fs::metadata(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => "is missing".to_owned(),
+            _ => format!("could not be opened: {e}"),
+        })?;
+        if !about.is_file() {
+            return Err("is not a regular file".into());
+        }
+        let mut file = File::open(path).map_err(|e| format!("could not be opened: {e}"))?;
+        let mut shard = Self {
+            name: name.to_owned(),
+            header: read_header(&mut file, about.len())?,
+            file_bytes: about.len(),
+            version: None,
+        };
+        if let Ok(time) = about.modified()
+            && let Ok(since) = time.duration_since(std::time::UNIX_EPOCH)
+        {
+            shard.version = Some(format!("changed {}", since.as_nanos()));
+        }
+        Ok(shard)
+    }
+}
+
+/// The JSON text of a safetensors file of `length` bytes that is read from its start.
+pub(crate) fn read_header(
+    file: &mut impl Read,
+    length: u64,
+) -> std::result::Result<Vec<u8>, String> {
+    let mut prefix = [0; 8];
+    if length < 8 {
+        return Err(format!("is not a safetensors file: it has {length} bytes"));
+    }
+    file.read_exact(&mut prefix)
+        .map_err(|e| format!("could not be read: {e}"))?;
+    let mut header = vec![0; ShardHeader::length(prefix, length)? as usize];
+    file.read_exact(&mut header)
+        .map_err(|e| format!("could not be read: {e}"))?;
+    Ok(header)
 }
 
 impl Checkpoint {
-    /// Opens the folder; every problem with its shards is found here and named.
+    /// Reads a folder. Only what makes it no checkpoint at all is an error here; what is wrong with its shards is found when a
+    /// [`Conversion`](crate::Conversion) is opened, and listed together.
     pub fn open(folder: &Path) -> Result<Self> {
-        if !folder.is_dir() {
-            return Err(Error::Checkpoint {
-                path: folder.to_owned(),
-                problem: "it is not a folder. Give the folder that holds config.json and the safetensors files.".into(),
-            });
-        }
-        let config_path = folder.join(CONFIG);
-        let config_text =
-            read_file(&config_path, MOST_JSON_BYTES)?.ok_or_else(|| Error::Checkpoint {
-                path: folder.to_owned(),
-                problem: "it has no config.json.".into(),
-            })?;
-        let config = serde_json::from_slice(&config_text).map_err(|e| Error::Config {
-            path: config_path,
-            problem: format!("it is not valid JSON ({e})."),
-        })?;
-        let mut checkpoint = Self {
-            folder: folder.to_owned(),
-            config_text,
-            config,
-            shards: Vec::new(),
-            tensors: Vec::new(),
-            by_name: HashMap::new(),
-            piece: vec![0; PIECE_BYTES],
+        let fail = |problem: String| Error::Checkpoint {
+            path: folder.to_owned(),
+            problem,
         };
-        checkpoint.open_shards()?;
+        if !folder.is_dir() {
+            return Err(fail(
+                "it is not a folder. Give the folder that holds config.json and the safetensors files.".into(),
+            ));
+        }
+        let mut checkpoint = Self {
+            place: folder.to_owned(),
+            config: read_file(&folder.join(CONFIG), MOST_JSON_BYTES)?
+                .ok_or_else(|| fail("it has no config.json.".into()))?,
+            tokenizer: read_file(&folder.join(TOKENIZER), MOST_TOKENIZER_BYTES)?,
+            index: read_file(&folder.join(INDEX), MOST_INDEX_BYTES)?,
+            ..Self::default()
+        };
+        let names: BTreeSet<String> = match checkpoint.weight_map()? {
+            Some(map) => map.into_values().collect(),
+            None if folder.join(SINGLE).exists() => [SINGLE.to_owned()].into(),
+            None => return Err(fail(unindexed(folder)?)),
+        };
+        for name in names {
+            match ShardHeader::read(&folder.join(&name), &name) {
+                Ok(shard) => checkpoint.shards.push(shard),
+                // Noticed by comparing with the index, as for any other place.
+                Err(why) if why == "is missing" => {}
+                Err(why) => checkpoint.unusable.push((name, why)),
+            }
+        }
         Ok(checkpoint)
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    pub fn config(&self) -> &Value {
-        &self.config
-    }
-
-    pub fn config_text(&self) -> &[u8] {
-        &self.config_text
-    }
-
-    pub fn config_path(&self) -> PathBuf {
-        self.folder.join(CONFIG)
-    }
-
-    pub fn tokenizer_path(&self) -> PathBuf {
-        self.folder.join(TOKENIZER)
-    }
-
-    /// tokenizer.json as it is, if there is one.
-    pub fn tokenizer(&self) -> Result<Option<Vec<u8>>> {
-        read_file(&self.tokenizer_path(), MOST_TOKENIZER_BYTES)
-    }
-
-    /// Every file the checkpoint is made of, or may be.
-    pub fn files(&self) -> Vec<PathBuf> {
+    /// Every file the checkpoint is made of, or may be, if its place is a folder.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         [CONFIG, TOKENIZER, INDEX]
-            .iter()
-            .map(|name| self.folder.join(name))
-            .chain(self.shards.iter().map(|shard| shard.path.clone()))
+            .into_iter()
+            .chain(self.shards.iter().map(|shard| shard.name.as_str()))
+            .map(|name| self.place.join(name))
             .collect()
     }
 
-    pub fn find(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied()
-    }
-
-    pub fn tensor(&self, index: usize) -> &StoredTensor {
-        &self.tensors[index]
-    }
-
-    pub fn tensors(&self) -> &[StoredTensor] {
-        &self.tensors
-    }
-
-    /// Hands all bytes of a tensor to `sink`, in pieces.
-    pub fn copy(&mut self, index: usize, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let Self {
-            tensors,
-            shards,
-            piece,
-            ..
-        } = self;
-        let tensor = &tensors[index];
-        let shard = &shards[tensor.shard];
-        let mut left = tensor.bytes;
-        let mut at = tensor.offset;
-        while left > 0 {
-            let piece = &mut piece[..left.min(PIECE_BYTES as u64) as usize];
-            shard.read(at, piece)?;
-            sink(piece)?;
-            left -= piece.len() as u64;
-            at += piece.len() as u64;
+    /// Where the weights came from: what the caller knows, else what the folder's name tells. The hub's cache names folders
+    /// `models--owner--name/snapshots/revision`.
+    pub(crate) fn source(&self) -> Source {
+        if self.repository.is_some() {
+            return Source {
+                folder: None,
+                repository: self.repository.clone(),
+                revision: self.revision.clone(),
+            };
         }
-        Ok(())
-    }
-
-    /// Reads a tensor of exactly `into.len()` bytes.
-    pub fn read(&self, index: usize, into: &mut [u8]) -> Result<()> {
-        let tensor = &self.tensors[index];
-        self.shards[tensor.shard].read(tensor.offset, into)
-    }
-
-    fn open_shards(&mut self) -> Result<()> {
-        let mut problems = Vec::new();
-        let index = self.index()?;
-        let names: Vec<String> = match &index {
-            Some(index) => index
-                .values()
-                .cloned()
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect(),
-            None => vec![SINGLE.to_owned()],
+        let parts: Vec<_> = self
+            .place
+            .iter()
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect();
+        let mut source = Source {
+            folder: parts.last().cloned(),
+            revision: self.revision.clone(),
+            ..Source::default()
         };
-        for name in &names {
-            self.open_shard(name, &mut problems);
+        if let [.., repository, snapshots, revision] = parts.as_slice()
+            && snapshots == "snapshots"
+            && let Some((owner, name)) = repository
+                .strip_prefix("models--")
+                .and_then(|rest| rest.split_once("--"))
+        {
+            source.repository = Some(format!("{owner}/{name}"));
+            source.revision = Some(revision.clone());
         }
-        if let Some(index) = &index {
-            self.compare(index, &mut problems);
-        }
-        if problems.is_empty() {
-            return Ok(());
-        }
-        Err(Error::Checkpoint {
-            path: self.folder.clone(),
-            problem: format!("{}.", listed(&problems, "; ")),
+        source
+    }
+
+    /// The effort table that was given, else that of DeepSeek's own repositories; none for a name that tells nothing.
+    pub(crate) fn effort_table(&self) -> Option<EffortTable> {
+        self.effort.or_else(|| {
+            let source = self.source();
+            let name = source.repository.or(source.folder)?;
+            if name.contains("0731") || name.contains("Vision-Exp") {
+                Some(EffortTable::V0731)
+            } else if name.contains("DeepSeek-V4") {
+                Some(EffortTable::Preview)
+            } else {
+                None
+            }
         })
     }
-
-    /// Tensor name to shard, if there is an index. Without one there must be a single file of the usual name.
-    fn index(&self) -> Result<Option<BTreeMap<String, String>>> {
-        #[derive(Deserialize)]
-        struct Index {
-            weight_map: BTreeMap<String, String>,
-        }
-        let fail = |problem: String| Error::Checkpoint {
-            path: self.folder.clone(),
-            problem,
-        };
-        let Some(text) = read_file(&self.folder.join(INDEX), MOST_INDEX_BYTES)? else {
-            if self.folder.join(SINGLE).exists() {
-                return Ok(None);
-            }
-            let others = fs::read_dir(&self.folder)
-                .map_err(|e| Error::io("read", &self.folder, e))?
-                .filter_map(|entry| entry.ok())
-                .filter(|e| e.path().extension().is_some_and(|x| x == "safetensors"))
-                .count();
-            return Err(fail(match others {
-                0 => format!("it has neither {SINGLE} nor {INDEX}."),
-                n => format!(
-                    "it has {n} safetensors file{} but no {INDEX}, so nobody can tell whether all are there. Download the index too.",
-                    if n == 1 { "" } else { "s" }
-                ),
-            }));
-        };
-        let index: Index = serde_json::from_slice(&text)
-            .map_err(|e| fail(format!("{INDEX} is not a shard index ({e}).")))?;
-        if index.weight_map.is_empty() {
-            return Err(fail(format!("{INDEX} lists no tensors.")));
-        }
-        // A name that leads out of the folder is an attack or a mistake; either way not a shard of this checkpoint.
-        if let Some(odd) = index
-            .weight_map
-            .values()
-            .find(|name| !is_plain_file_name(name))
-        {
-            return Err(fail(format!(
-                "{INDEX} names {}, which is not a file in this folder.",
-                shown(odd)
-            )));
-        }
-        Ok(Some(index.weight_map))
-    }
-
-    fn open_shard(&mut self, name: &str, problems: &mut Vec<String>) {
-        let path = self.folder.join(name);
-        let shard_name = shown(name);
-        let opened = match fs::metadata(&path) {
-            Ok(about) if about.is_file() => File::open(&path).map(|file| (file, about.len())),
-            Ok(_) => {
-                problems.push(format!("{shard_name} is not a regular file"));
-                return;
-            }
-            Err(e) => Err(e),
-        };
-        let (file, length) = match opened {
-            Ok(opened) => opened,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                problems.push(format!("the file {shard_name} is missing"));
-                return;
-            }
-            Err(e) => {
-                problems.push(format!("{shard_name} could not be opened: {e}"));
-                return;
-            }
-        };
-        let shard = Shard { path, file };
-        let tensors = match shard.header(length) {
-            Ok(tensors) => tensors,
-            Err(problem) => {
-                problems.push(format!("{shard_name} {problem}"));
-                return;
-            }
-        };
-        let number = self.shards.len();
-        self.shards.push(shard);
-        for mut tensor in tensors {
-            tensor.shard = number;
-            if let Some(&first) = self.by_name.get(&tensor.name) {
-                let other = self.tensors[first].shard;
-                problems.push(if other == number {
-                    format!("tensor {} is twice in {shard_name}", shown(&tensor.name))
-                } else {
-                    format!(
-                        "tensor {} is both in {} and in {shard_name}",
-                        shown(&tensor.name),
-                        shown_path(
-                            self.shards[other]
-                                .path
-                                .file_name()
-                                .map(Path::new)
-                                .unwrap_or(Path::new(""))
-                        )
-                    )
-                });
-                continue;
-            }
-            self.by_name.insert(tensor.name.clone(), self.tensors.len());
-            self.tensors.push(tensor);
-        }
-    }
-
-    /// What index and shards say must be the same.
-    fn compare(&self, index: &BTreeMap<String, String>, problems: &mut Vec<String>) {
-        let file_of = |tensor: &StoredTensor| self.shards[tensor.shard].path.file_name();
-        let opened: BTreeSet<_> = self
-            .shards
-            .iter()
-            .filter_map(|shard| shard.path.file_name())
-            .collect();
-        for (name, shard) in index {
-            match self.find(name).map(|found| &self.tensors[found]) {
-                // A shard that could not be read was named already.
-                _ if !opened.contains(std::ffi::OsStr::new(shard)) => {}
-                None => problems.push(format!(
-                    "the index lists tensor {} in {}, which does not have it",
-                    shown(name),
-                    shown(shard)
-                )),
-                Some(tensor) if file_of(tensor) != Some(std::ffi::OsStr::new(shard)) => {
-                    problems.push(format!(
-                        "the index lists tensor {} in {}, but it is in another shard",
-                        shown(name),
-                        shown(shard)
-                    ));
-                }
-                Some(_) => {}
-            }
-        }
-        for tensor in &self.tensors {
-            if !index.contains_key(&tensor.name) {
-                problems.push(format!(
-                    "tensor {} is in {} but not in the index",
-                    shown(&tensor.name),
-                    file_of(tensor)
-                        .map(|name| shown(&name.to_string_lossy()))
-                        .unwrap_or_default()
-                ));
-            }
-        }
-    }
 }
 
-impl Shard {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(at))
-            .and_then(|_| file.read_exact(into))
-            .map_err(|e| Error::io("read", &self.path, e))
-    }
-
-    /// Reads and checks the header of a file of `length` bytes. The library's own reader is not used on whole files: it adds up
-    /// hostile offsets without a check, keeps only the last of two tensors of one name, and needs the file in memory.
-    fn header(&self, length: u64) -> std::result::Result<Vec<StoredTensor>, String> {
-        let mut prefix = [0; 8];
-        if length < 8 {
-            return Err(format!("is not a safetensors file: it has {length} bytes"));
-        }
-        self.read(0, &mut prefix).map_err(|e| e.to_string())?;
-        let header_bytes = u64::from_le_bytes(prefix);
-        if header_bytes > MOST_HEADER_BYTES {
-            return Err(format!(
-                "is not a safetensors file: its header would have {header_bytes} bytes"
-            ));
-        }
-        if header_bytes > length - 8 {
-            return Err(format!(
-                "is incomplete: its header has {header_bytes} bytes and the file {length}"
-            ));
-        }
-        let mut text = vec![0; header_bytes as usize];
-        self.read(8, &mut text).map_err(|e| e.to_string())?;
-        let Header(mut tensors) =
-            serde_json::from_slice(&text).map_err(|e| format!("has a damaged header: {e}"))?;
-        tensors.sort_by_key(|(_, info)| info.data_offsets);
-        // Checks that offsets follow each other without gaps and every length fits shape and type.
-        ShardHeader::new(None, tensors.clone())
-            .map_err(|e| format!("has a damaged header: {e}"))?;
-        let data = 8 + header_bytes;
-        let end = tensors
-            .last()
-            .map_or(0, |(_, info)| info.data_offsets.1 as u64);
-        let expected = data
-            .checked_add(end)
-            .ok_or_else(|| format!("has a damaged header: a tensor ends at {end}"))?;
-        if expected != length {
-            return Err(format!(
-                "is incomplete or damaged: it has {length} bytes and its header says {expected}"
-            ));
-        }
-        Ok(tensors
-            .into_iter()
-            .map(|(name, info)| {
-                let (start, end) = info.data_offsets;
-                StoredTensor {
-                    name,
-                    dtype: info.dtype,
-                    shape: info.shape,
-                    bytes: (end - start) as u64,
-                    shard: 0,
-                    offset: data + start as u64,
-                }
-            })
-            .collect())
-    }
-}
-
-/// The header of a shard with every entry kept, so that a name that occurs twice is seen.
-struct Header(Vec<(String, TensorInfo)>);
-
-impl<'de> Deserialize<'de> for Header {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Header;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of tensors")
-            }
-            fn visit_map<A: MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> std::result::Result<Header, A::Error> {
-                let mut tensors = Vec::new();
-                while let Some(name) = map.next_key::<String>()? {
-                    if name == "__metadata__" {
-                        map.next_value::<IgnoredAny>()?;
-                    } else {
-                        tensors.push((name, map.next_value()?));
-                    }
-                }
-                Ok(Header(tensors))
-            }
-        }
-        deserializer.deserialize_map(Entries)
-    }
+/// What to say of a folder with neither an index nor a single file of the usual name.
+fn unindexed(folder: &Path) -> Result<String> {
+    let others = fs::read_dir(folder)
+        .map_err(|e| Error::io("read", folder, e))?
+        .filter_map(|entry| entry.ok())
+        .filter(|e| e.path().extension().is_some_and(|x| x == "safetensors"))
+        .count();
+    Ok(match others {
+        0 => format!("it has neither {SINGLE} nor {INDEX}."),
+        n => format!(
+            "it has {n} safetensors file{} but no {INDEX}, so nobody can tell whether all are there. Download the index too.",
+            if n == 1 { "" } else { "s" }
+        ),
+    })
 }
 
 /// The whole file; none when it does not exist.
@@ -462,17 +262,63 @@ fn read_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-fn is_plain_file_name(name: &str) -> bool {
-    let mut parts = Path::new(name).components();
-    matches!(parts.next(), Some(std::path::Component::Normal(part)) if part == name)
-        && parts.next().is_none()
-}
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
 
-/// The first few of a list and how many more there are.
-pub(crate) fn listed(all: &[String], between: &str) -> String {
-    let mut text = all[..all.len().min(LISTED)].join(between);
-    if all.len() > LISTED {
-        text.push_str(&format!(" and {} more", all.len() - LISTED));
+    fn at(place: &str) -> Checkpoint {
+        Checkpoint {
+            place: place.into(),
+            ..Checkpoint::default()
+        }
     }
-    text
+
+    #[test]
+    fn the_effort_table_follows_the_names_of_the_published_repositories() {
+        let of = |path: &str| at(path).effort_table();
+        let hub = "/c/models--deepseek-ai--DeepSeek-V4-Flash-0731/snapshots/60d8d707";
+        assert_eq!(of(hub), Some(EffortTable::V0731));
+        assert_eq!(
+            of("/m/DeepSeek-V4-Flash-Vision-Exp"),
+            Some(EffortTable::V0731)
+        );
+        assert_eq!(
+            of("/m/DeepSeek-V4-Flash-DSpark"),
+            Some(EffortTable::Preview)
+        );
+        assert_eq!(of("/m/DeepSeek-V4-Flash"), Some(EffortTable::Preview));
+        assert_eq!(of("/m/checkpoint"), None);
+    }
+
+    #[test]
+    fn the_hub_cache_tells_repository_and_revision() {
+        let found = at("/c/hub/models--deepseek-ai--DeepSeek-V4-Flash/snapshots/9e165c30").source();
+        assert_eq!(
+            found.repository.as_deref(),
+            Some("deepseek-ai/DeepSeek-V4-Flash")
+        );
+        assert_eq!(found.revision.as_deref(), Some("9e165c30"));
+        let plain = at("/models/flash").source();
+        assert_eq!(plain.folder.as_deref(), Some("flash"));
+        assert_eq!(plain.repository, None);
+    }
+
+    #[test]
+    fn what_the_caller_knows_goes_before_what_a_name_tells() {
+        let known = Checkpoint {
+            repository: Some("deepseek-ai/DeepSeek-V4-Flash-0731".into()),
+            revision: Some("7872f01b".into()),
+            ..at("/some/folder")
+        };
+        assert_eq!(known.effort_table(), Some(EffortTable::V0731));
+        let source = known.source();
+        assert_eq!(source.folder, None);
+        assert_eq!(source.revision.as_deref(), Some("7872f01b"));
+        let told = Checkpoint {
+            effort: Some(EffortTable::Preview),
+            ..known
+        };
+        assert_eq!(told.effort_table(), Some(EffortTable::Preview));
+    }
 }

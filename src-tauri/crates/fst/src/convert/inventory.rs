@@ -6,8 +6,8 @@
 use crate::error::{Error, Result, shown};
 use crate::layout::{Dtype, ExpertLayout, Storage};
 
-use super::checkpoint::{Checkpoint, listed};
 use super::config::Dimensions;
+use super::tensors::{LISTED, Tensors, listed};
 use safetensors::Dtype as StoredType;
 
 /// What of a checkpoint goes into the container, and where.
@@ -21,39 +21,53 @@ pub(crate) struct Selection {
     /// Tensors of all experts in record order, `per_expert` each.
     expert_tensors: Vec<usize>,
     per_expert: usize,
-    experts: usize,
 }
 
 impl Selection {
-    /// The tensors of one expert in record order: data and, where the type has them, scales of w1, w3, w2.
-    pub fn expert(&self, layer: usize, expert: usize) -> &[usize] {
-        let start = (layer * self.experts + expert) * self.per_expert;
-        &self.expert_tensors[start..start + self.per_expert]
+    /// Number of expert records.
+    pub fn records(&self) -> usize {
+        self.expert_tensors.len() / self.per_expert
+    }
+
+    /// The tensors of one expert record in its order: data and, where the type has them, scales of w1, w3, w2.
+    pub fn record(&self, record: usize) -> &[usize] {
+        &self.expert_tensors[record * self.per_expert..(record + 1) * self.per_expert]
     }
 }
 
-/// Compares the checkpoint with what its config asks for. All differences are collected before the error is made.
-pub(crate) fn select(dimensions: &Dimensions, checkpoint: &Checkpoint) -> Result<Selection> {
+/// Compares the checkpoint with what its config asks for. All differences are collected before the error is made. None when some of the
+/// tensors are in shards that could not be looked into, and nothing else is wrong.
+pub(crate) fn select(
+    dimensions: &Dimensions,
+    checkpoint: &Tensors,
+    without_drafter: bool,
+) -> Result<Option<Selection>> {
     let mut check = Check {
         checkpoint,
-        used: vec![false; checkpoint.tensors().len()],
+        used: vec![false; checkpoint.all.len()],
         dense: Vec::new(),
         missing: Problems::default(),
         wrong: Problems::default(),
+        unseen: false,
     };
     check.model(dimensions);
     let (layout, expert_tensors) = check.experts(dimensions);
     let mut warnings = Vec::new();
-    check.drafter(dimensions, &mut warnings);
+    if without_drafter {
+        check.skip_drafter();
+    } else {
+        check.drafter(dimensions, &mut warnings);
+    }
     let Check {
         used,
+        unseen,
         dense,
         missing,
         wrong,
         ..
     } = check;
     let mut extra = Problems::default();
-    for (tensor, used) in checkpoint.tensors().iter().zip(used) {
+    for (tensor, used) in checkpoint.all.iter().zip(used) {
         if !used {
             extra.add(|| shown(&tensor.name));
         }
@@ -67,16 +81,16 @@ pub(crate) fn select(dimensions: &Dimensions, checkpoint: &Checkpoint) -> Result
     .flatten()
     .collect();
     match layout {
-        Some(layout) if problems.is_empty() => Ok(Selection {
+        _ if problems.is_empty() && unseen => Ok(None),
+        Some(layout) if problems.is_empty() => Ok(Some(Selection {
             dense,
             per_expert: expert_tensors.len() / (dimensions.layers * dimensions.experts),
-            experts: dimensions.experts,
             layout,
             warnings,
             expert_tensors,
-        }),
+        })),
         _ => Err(Error::Tensors {
-            path: checkpoint.folder().to_owned(),
+            path: checkpoint.place.clone(),
             problems: problems.join("; "),
         }),
     }
@@ -92,7 +106,7 @@ struct Problems {
 impl Problems {
     fn add(&mut self, problem: impl FnOnce() -> String) {
         self.count += 1;
-        if self.first.len() < super::checkpoint::LISTED {
+        if self.first.len() < LISTED {
             self.first.push(problem());
         }
     }
@@ -110,10 +124,15 @@ impl Problems {
             (_, 1) => format!("{kind} {noun} "),
             _ => format!("{} {kind} {noun}s: ", self.count),
         };
-        Some(format!("{start}{}{more}", listed(&self.first, ", ")))
+        Some(format!(
+            "{start}{}{more}",
+            listed(&self.first, ", ", LISTED)
+        ))
     }
 }
 
+/// What only the newer drafter has.
+const MAIN_PROJECTION: &str = "mtp.0.main_proj.weight";
 /// Types a plain matrix or norm may have.
 const PLAIN: &[Dtype] = &[Dtype::Bf16, Dtype::F32];
 /// Weights of linear layers outside the routed experts.
@@ -122,11 +141,13 @@ const LINEAR: &[Dtype] = &[Dtype::Bf16, Dtype::F32, Dtype::F8E4m3];
 const EXPERT: &[Dtype] = &[Dtype::Bf16, Dtype::F8E4m3, Dtype::Fp4Packed];
 
 struct Check<'a> {
-    checkpoint: &'a Checkpoint,
+    checkpoint: &'a Tensors,
     used: Vec<bool>,
     dense: Vec<(usize, Dtype)>,
     missing: Problems,
     wrong: Problems,
+    /// Something is in a shard that could not be looked into.
+    unseen: bool,
 }
 
 /// A matrix that was found: how it is stored, its weights, its scales.
@@ -287,11 +308,18 @@ impl Check<'_> {
         (layout, tensors)
     }
 
+    /// Nothing of the drafter is wanted.
+    fn skip_drafter(&mut self) {
+        for (tensor, used) in self.checkpoint.all.iter().zip(&mut self.used) {
+            *used |= tensor.name.starts_with("mtp.");
+        }
+    }
+
     /// The drafter (`mtp.*`), if the checkpoint has one: it is part of the model, all of it as dense tensors.
     fn drafter(&mut self, d: &Dimensions, warnings: &mut Vec<String>) {
         let mut stages = std::collections::BTreeSet::new();
         let mut ignored = 0;
-        for (index, tensor) in self.checkpoint.tensors().iter().enumerate() {
+        for (index, tensor) in self.checkpoint.all.iter().enumerate() {
             let Some((stage, rest)) = tensor
                 .name
                 .strip_prefix("mtp.")
@@ -316,8 +344,15 @@ impl Check<'_> {
                 "{ignored} tensors of the drafter repeat the main model's embedding or head and were left out."
             ));
         }
-        let last = stages.last().copied().unwrap_or(0);
-        for stage in stages {
+        let Some(last) = stages.last().copied() else {
+            return;
+        };
+        if d.dspark.is_none() && self.checkpoint.find(MAIN_PROJECTION).is_some() {
+            self.wrong.add(|| {
+                "there is a DSpark drafter, and config.json lacks dspark_block_size".to_owned()
+            });
+        }
+        for stage in 0..=last {
             let prefix = format!("mtp.{stage}");
             self.block(d, &prefix, 0, false);
             for expert in 0..d.experts {
@@ -437,11 +472,15 @@ impl Check<'_> {
         shape: impl Fn(Dtype) -> Option<Vec<usize>>,
     ) -> Option<(usize, Dtype)> {
         let Some(index) = self.checkpoint.find(name) else {
-            self.missing.add(|| shown(name));
+            if self.checkpoint.is_unseen(name) {
+                self.unseen = true;
+            } else {
+                self.missing.add(|| shown(name));
+            }
             return None;
         };
         self.used[index] = true;
-        let tensor = self.checkpoint.tensor(index);
+        let tensor = &self.checkpoint.all[index];
         let dtype = stored(tensor.dtype).filter(|dtype| allowed.contains(dtype));
         let Some(dtype) = dtype else {
             self.wrong.add(|| {

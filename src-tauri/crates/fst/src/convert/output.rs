@@ -1,22 +1,24 @@
-//! The file a conversion writes: a partial file beside the target, renamed when whole.
+//! The file a conversion writes: a partial file beside the target, renamed when whole, and its journal.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
+use super::journal::sync_folder;
 use crate::error::{Error, Result, shown_path};
 
-/// Longest target name to which `.partial` can still be added (file systems allow 255 bytes).
-const MOST_NAME_BYTES: usize = 240;
+/// Longest target name to which the endings can still be added (file systems allow 255 bytes).
+const MOST_NAME_BYTES: usize = 230;
 
 /// Where the container will be.
 pub(crate) struct Output {
     target: PathBuf,
     folder: PathBuf,
-    partial_name: OsString,
+    /// The partial file.
+    pub partial: PathBuf,
+    /// The journal.
+    pub journal: PathBuf,
     inputs: Vec<PathBuf>,
 }
 
@@ -75,106 +77,206 @@ impl Output {
             name.to_owned()
         };
         partial_name.push(".partial");
+        let partial = folder.join(&partial_name);
         Ok(Self {
+            journal: partial.with_added_extension("state"),
+            partial,
             target,
             folder,
-            partial_name,
             inputs,
         })
     }
 
-    /// Says no before the work when the disk has no room for `bytes`.
-    pub fn check_room(&self, bytes: u64) -> Result<()> {
+    /// Says no before the work when the disk has no room for `bytes`, of which `there` are on it already.
+    pub fn check_room(&self, bytes: u64, there: u64) -> Result<()> {
         match free_bytes(&self.folder) {
-            Some(free) if free.saturating_add(self.leftover_bytes()) < bytes => {
-                Err(Error::NoSpace {
-                    message: format!(
-                        "Not enough space for {}: it needs {} and {} has {} free. Free some space or choose another folder.",
-                        shown_path(&self.target),
-                        size(bytes),
-                        shown_path(&self.folder),
-                        size(free)
-                    ),
-                })
-            }
+            Some(free) if free.saturating_add(there) < bytes => Err(Error::NoSpace {
+                message: format!(
+                    "Not enough space for {}: it needs {} and {} has {} free. Free some space or choose another folder.",
+                    shown_path(&self.target),
+                    size(bytes.saturating_sub(there)),
+                    shown_path(&self.folder),
+                    size(free)
+                ),
+            }),
             _ => Ok(()),
         }
     }
 
-    /// Makes the partial file and holds a lock on it. What a conversion that was killed left is removed, with a warning.
-    pub fn create(&self) -> Result<(NamedTempFile, Option<String>)> {
-        let path = self.folder.join(&self.partial_name);
-        let mut warning = None;
-        let file = match self.try_create() {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                self.remove_leftover(&path)?;
-                warning = Some(format!(
-                    "Removed {}, which an unfinished conversion had left, and started over.",
-                    shown_path(&path)
-                ));
-                self.try_create()
-            }
-            other => other,
-        }
-        .map_err(|e| Error::io("create", &path, e))?;
-        // Where the file system has no locks there is none; the name alone then guards against a second conversion.
-        if let Err(TryLockError::WouldBlock) = file.as_file().try_lock() {
-            return Err(self.busy());
-        }
-        Ok((file, warning))
-    }
-
-    /// Puts the whole file under its final name.
-    pub fn finish(&self, file: NamedTempFile) -> Result<()> {
-        file.persist(&self.target)
-            .map_err(|e| Error::io("rename the finished file to", &self.target, e.error))?;
-        // The rename itself must survive a power cut. Not every file system can sync a folder; the file's bytes are safe already.
-        if let Ok(folder) = File::open(&self.folder)
-            && let Err(error) = folder.sync_all()
-        {
-            tracing::debug!(%error, "folder not synced");
-        }
-        Ok(())
-    }
-
-    fn try_create(&self) -> io::Result<NamedTempFile> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(&self.partial_name).rand_bytes(0);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            // As any new file: the umask decides. Temporary files are private by default, a model need not be.
-            builder.permissions(fs::Permissions::from_mode(0o666));
-        }
-        builder.tempfile_in(&self.folder)
-    }
-
-    fn remove_leftover(&self, path: &Path) -> Result<()> {
-        let io = |e| Error::io("remove", path, e);
+    /// The partial file that an unfinished conversion has left, locked.
+    pub fn open(&self) -> Result<Option<Partial>> {
+        let path = &self.partial;
+        let io = |e| Error::io("open", path, e);
+        let about = match fs::symlink_metadata(path) {
+            Ok(about) => about,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(io(e)),
+        };
         let is_input = fs::canonicalize(path).is_ok_and(|real| self.inputs.contains(&real));
-        if is_input || !fs::symlink_metadata(path).map_err(io)?.is_file() {
+        if is_input || !about.is_file() {
             return Err(Error::Output {
                 path: self.target.clone(),
                 problem: format!("{} is in the way.", shown_path(path)),
             });
         }
-        let file = OpenOptions::new().write(true).open(path).map_err(io)?;
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(self.busy());
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        self.locked(file.map_err(io)?).map(Some)
+    }
+
+    /// Makes a new partial file, locked.
+    pub fn create(&self) -> Result<Partial> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&self.partial)
+            .map_err(|e| Error::io("create", &self.partial, e))?;
+        self.locked(file)
+    }
+
+    /// Puts the whole file under its final name.
+    pub fn finish(&self) -> Result<()> {
+        fs::rename(&self.partial, &self.target)
+            .map_err(|e| Error::io("rename the finished file to", &self.target, e))?;
+        sync_folder(&self.target);
+        Ok(())
+    }
+
+    /// Where the container will be.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// What an error of writing means for a person: when the disk is full, how much is missing.
+    pub fn write_error(&self, source: io::Error, still_needed: u64) -> Error {
+        let error = Error::io("write", &self.partial, source);
+        if !matches!(error, Error::NoSpace { .. }) {
+            return error;
         }
-        fs::remove_file(path).map_err(io)
+        let free = free_bytes(&self.folder).unwrap_or(0);
+        Error::NoSpace {
+            message: format!(
+                "Could not write {}: there is no space left. {} more are needed and {} are free. What was converted is kept; free some space and do the same again.",
+                shown_path(&self.partial),
+                size(still_needed),
+                size(free)
+            ),
+        }
     }
 
-    fn leftover_bytes(&self) -> u64 {
-        fs::metadata(self.folder.join(&self.partial_name)).map_or(0, |about| about.len())
+    /// Removes what an unfinished conversion has left; whether there was anything.
+    pub fn discard(&self) -> Result<bool> {
+        let Some(partial) = self.open()? else {
+            return remove(&self.journal);
+        };
+        // The journal first: it must never speak of a file that is not there.
+        remove(&self.journal)?;
+        remove(&self.partial)?;
+        drop(partial);
+        Ok(true)
     }
 
-    fn busy(&self) -> Error {
-        Error::Output {
+    fn locked(&self, file: File) -> Result<Partial> {
+        let busy = || Error::Output {
             path: self.target.clone(),
             problem: "another conversion is writing it.".into(),
+        };
+        // Where the file system has no locks there is none.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(busy());
         }
+        // Another conversion may have finished in between: then this is no longer the partial file but the container.
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            let io = |e| Error::io("open", &self.partial, e);
+            let ours = file.metadata().map_err(io)?;
+            match fs::symlink_metadata(&self.partial) {
+                Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {}
+                _ => return Err(busy()),
+            }
+        }
+        Ok(Partial {
+            file,
+            #[cfg(test)]
+            room: None,
+        })
     }
+}
+
+/// Removes a file; whether it was there.
+pub(crate) fn remove(path: &Path) -> Result<bool> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::io("remove", path, e)),
+    }
+}
+
+/// The partial file, locked against a second conversion.
+pub(crate) struct Partial {
+    file: File,
+    /// Bytes that may still be written before the disk counts as full.
+    #[cfg(test)]
+    pub room: Option<u64>,
+}
+
+impl Partial {
+    /// Empties it and gives it its length: gaps read as zeros, and a file system that cannot hold such a file says so now.
+    pub fn start_over(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.set_len(bytes)
+    }
+
+    pub fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    pub fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(room) = &mut self.room {
+            *room = room
+                .checked_sub(bytes.len() as u64)
+                .ok_or(io::ErrorKind::StorageFull)?;
+        }
+        self.file.seek(SeekFrom::Start(at))?;
+        self.file.write_all(bytes)
+    }
+
+    pub fn read(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(at))?;
+        self.file.read_exact(into)
+    }
+
+    /// Puts everything on the disk itself and out of memory, so that what is read back later comes from there.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()?;
+        forget_pages(&self.file);
+        Ok(())
+    }
+
+    /// Bytes of it that take up room.
+    pub fn room(&self) -> u64 {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            self.file
+                .metadata()
+                .map_or(0, |about| about.blocks().saturating_mul(512))
+        }
+        #[cfg(not(unix))]
+        0
+    }
+}
+
+/// Tells the system that the pages it keeps of a file are not needed: a conversion moves more than memory holds, and each byte once.
+pub(crate) fn forget_pages(file: &File) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed) {
+        tracing::debug!(%error, "pages kept");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
 }
 
 #[cfg(unix)]
@@ -189,7 +291,7 @@ fn free_bytes(_folder: &Path) -> Option<u64> {
 }
 
 /// Bytes for people, in decimal units as disks are sold.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "bytes";
     for next in ["kB", "MB", "GB", "TB"] {
@@ -211,12 +313,17 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
 
+    fn output(folder: &Path) -> Output {
+        Output::prepare(&folder.join("m.fst"), &[]).unwrap()
+    }
+
     #[test]
     fn too_little_room_is_said_with_both_numbers() {
         let folder = tempfile::tempdir().unwrap();
-        let output = Output::prepare(&folder.path().join("m.fst"), &[]).unwrap();
-        output.check_room(4096).unwrap();
-        let error = output.check_room(u64::MAX).unwrap_err().to_string();
+        let output = output(folder.path());
+        output.check_room(4096, 0).unwrap();
+        output.check_room(u64::MAX, u64::MAX).unwrap();
+        let error = output.check_room(u64::MAX, 0).unwrap_err().to_string();
         assert!(error.contains("needs 18446744.1 TB"), "{error}");
         assert!(error.contains("free. Free some space"), "{error}");
     }
@@ -224,22 +331,26 @@ mod tests {
     #[test]
     fn a_second_conversion_to_the_same_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let output = Output::prepare(&folder.path().join("m.fst"), &[]).unwrap();
-        let (first, warning) = output.create().unwrap();
-        assert_eq!(warning, None);
-        let error = output.create().unwrap_err().to_string();
+        let output = output(folder.path());
+        let first = output.create().unwrap();
+        let error = output.open().err().unwrap().to_string();
+        assert!(error.contains("another conversion"), "{error}");
+        let error = output.discard().unwrap_err().to_string();
         assert!(error.contains("another conversion"), "{error}");
         drop(first);
-        output.create().unwrap();
+        assert!(output.open().unwrap().is_some());
+        assert!(output.discard().unwrap());
+        assert!(output.open().unwrap().is_none());
+        assert!(!output.discard().unwrap());
     }
 
     #[test]
-    fn what_a_killed_conversion_left_is_removed_and_said() {
+    fn something_else_under_the_partial_name_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("m.fst.partial"), b"half").unwrap();
-        let output = Output::prepare(&folder.path().join("m.fst"), &[]).unwrap();
-        let (_, warning) = output.create().unwrap();
-        assert!(warning.unwrap().contains("started over"));
+        let output = output(folder.path());
+        fs::create_dir(&output.partial).unwrap();
+        let error = output.open().err().unwrap().to_string();
+        assert!(error.contains("m.fst.partial is in the way"), "{error}");
     }
 
     #[test]
@@ -247,8 +358,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("ü".repeat(127));
         let output = Output::prepare(&target, &[]).unwrap();
-        let (file, _) = output.create().unwrap();
-        output.finish(file).unwrap();
+        output.create().unwrap();
+        fs::write(output.journal.with_added_extension("new"), b"").unwrap();
+        output.finish().unwrap();
         assert!(target.is_file());
     }
 }

@@ -1,7 +1,9 @@
 //! Whether a tokenizer.json belongs to the model. How it splits text is the engine's business.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{Error, Result, shown};
@@ -12,24 +14,50 @@ const SPECIAL: [(&str, &str); 2] = [
     ("<｜end▁of▁sentence｜>", "eos_token_id"),
 ];
 
+#[derive(Deserialize)]
+struct Tokenizer {
+    #[serde(default)]
+    model: Model,
+    #[serde(default)]
+    added_tokens: Vec<Added>,
+}
+
+#[derive(Default, Deserialize)]
+struct Model {
+    #[serde(default)]
+    vocab: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Added {
+    #[serde(default)]
+    content: String,
+    #[serde(default)]
+    id: Value,
+}
+
 /// Refuses a tokenizer with ids beyond the model's vocabulary or with other ids for begin and end than config.json has.
 pub(crate) fn check(text: &[u8], path: &Path, vocab: usize, config: &Value) -> Result<()> {
     let fail = |problem: String| Error::ForeignTokenizer {
         path: path.to_owned(),
         problem,
     };
-    let tokenizer: Value =
-        serde_json::from_slice(text).map_err(|e| fail(format!("it is not valid JSON ({e}).")))?;
-    let words = tokenizer["model"]["vocab"]
-        .as_object()
-        .filter(|words| !words.is_empty())
-        .ok_or_else(|| fail("it has no vocabulary (model.vocab).".into()))?;
-    let added: Vec<(&str, &Value)> = tokenizer["added_tokens"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default()
+    // Only what is looked at is kept: the merges alone would take many times the file's size.
+    let tokenizer: Tokenizer = serde_json::from_slice(text).map_err(|e| {
+        fail(if e.is_data() {
+            format!("it is not a tokenizer ({e}).")
+        } else {
+            format!("it is not valid JSON ({e}).")
+        })
+    })?;
+    let words = &tokenizer.model.vocab;
+    if words.is_empty() {
+        return Err(fail("it has no vocabulary (model.vocab).".into()));
+    }
+    let added: Vec<(&str, &Value)> = tokenizer
+        .added_tokens
         .iter()
-        .map(|token| (token["content"].as_str().unwrap_or_default(), &token["id"]))
+        .map(|token| (token.content.as_str(), &token.id))
         .collect();
     let mut highest = 0;
     for (word, id) in words
