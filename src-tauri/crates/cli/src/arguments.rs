@@ -37,6 +37,10 @@ pub enum Command {
     Convert(ConvertOptions),
     /// Say what is in a .fst model file
     Inspect(InspectOptions),
+    /// Check whether a .fst model file is whole
+    Verify(VerifyOptions),
+    /// Mend damaged parts of a .fst model file from the checkpoint it was made of
+    Repair(RepairOptions),
     /// Write the raw logits for given token ids (for checking the engine)
     Logits(LogitsOptions),
 }
@@ -143,6 +147,27 @@ pub struct InspectOptions {
     /// As JSON, for programs
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct VerifyOptions {
+    /// Model file (.fst)
+    pub file: PathBuf,
+    /// Read every byte, not only what tells whether the structure is right
+    #[arg(long)]
+    pub full: bool,
+    /// The result as JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RepairOptions {
+    /// Model file (.fst)
+    pub file: PathBuf,
+    /// Folder with the checkpoint the file was made from
+    #[arg(long, value_name = "CHECKPOINT_DIR")]
+    pub from: PathBuf,
 }
 
 #[derive(Args, Debug)]

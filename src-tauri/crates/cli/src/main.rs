@@ -53,6 +53,8 @@ fn perform(command: Command) -> Result<(), Failure> {
         Command::Serve(options) => serve::serve(&options),
         Command::Convert(options) => tools::convert(&options),
         Command::Inspect(options) => tools::inspect(&options),
+        Command::Verify(options) => tools::verify(&options),
+        Command::Repair(options) => tools::repair(&options),
         Command::Logits(options) => logits::logits(&options),
     }
 }

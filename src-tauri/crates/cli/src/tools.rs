@@ -1,10 +1,11 @@
-//! `fastar convert` and `fastar inspect`.
+//! `fastar convert`, `inspect`, `verify` and `repair`.
 
+use std::path::Path;
 use std::time::Instant;
 
-use fastar_fst::{Checkpoint, Conversion, Start};
+use fastar_fst::{Checkpoint, CheckpointFolder, Conversion, Depth, Report, Start};
 
-use crate::arguments::{ConvertOptions, InspectOptions};
+use crate::arguments::{ConvertOptions, InspectOptions, RepairOptions, VerifyOptions};
 use crate::failure::Failure;
 use crate::terminal::{Answers, Progress};
 use crate::{interrupt, terminal};
@@ -49,6 +50,94 @@ pub fn convert(options: &ConvertOptions) -> Result<(), Failure> {
         "Wrote {} ({size} bytes).\n",
         options.out.display()
     ))
+}
+
+/// Says whether a model file is whole.
+pub fn verify(options: &VerifyOptions) -> Result<(), Failure> {
+    interrupt::take_over()?;
+    let depth = if options.full {
+        Depth::Full
+    } else {
+        Depth::Structure
+    };
+    let report = read_through(&options.file, depth)?;
+    let mut text = String::new();
+    if options.json {
+        text = serde_json::to_string_pretty(&report)
+            .map_err(|e| Failure::Error(format!("The result could not be made: {e}.")))?;
+        text.push('\n');
+    } else {
+        for damage in &report.damaged {
+            text.push_str(&format!("Damaged: {damage}\n"));
+        }
+        for sentence in &report.suspicious {
+            text.push_str(&format!("Suspicious: {sentence}\n"));
+        }
+        if report.is_good() {
+            let read = fastar_fst::size(report.checked_bytes);
+            text = if options.full {
+                format!("{} is whole: {read} read.\n", options.file.display())
+            } else {
+                format!(
+                    "The structure of {} is right. --full also reads the weights.\n",
+                    options.file.display()
+                )
+            };
+        }
+    }
+    Answers::new().write(&text)?;
+    if report.is_good() {
+        return Ok(());
+    }
+    let name = options.file.display();
+    Err(Failure::Error(match report.damaged.len() {
+        0 => format!("{name} is as it was made, but its weights cannot be right."),
+        1 => format!("{name} has 1 damaged part. `fastar repair` mends it."),
+        n => format!("{name} has {n} damaged parts. `fastar repair` mends them."),
+    }))
+}
+
+/// Mends a model file.
+pub fn repair(options: &RepairOptions) -> Result<(), Failure> {
+    interrupt::take_over()?;
+    let mut source = CheckpointFolder::open(&options.from)?;
+    let report = read_through(&options.file, Depth::Full)?;
+    let mut progress = Progress::new();
+    let repaired = interrupt::stops_work(|cancel| {
+        let mut speed = Speed::new();
+        fastar_fst::repair(
+            &options.file,
+            &report.damaged,
+            &mut source,
+            cancel,
+            &mut |done, all| {
+                progress.show(|| format!("Repairing: {}", speed.line(done, all)));
+            },
+        )
+    });
+    progress.clear();
+    stopped(
+        repaired,
+        "what was mended is kept. The same command goes on.",
+    )?;
+    let name = options.file.display();
+    Answers::new().write(&match report.damaged.len() {
+        0 => format!("Nothing in {name} is damaged.\n"),
+        1 => format!("Mended {} in {name}.\n", report.damaged[0].part),
+        n => format!("Mended {n} parts of {name}.\n"),
+    })
+}
+
+fn read_through(file: &Path, depth: Depth) -> Result<Report, Failure> {
+    let mut progress = Progress::new();
+    let verified = interrupt::stops_work(|cancel| {
+        let mut speed = Speed::new();
+        fastar_fst::verify(file, depth, cancel, &mut |done, all| {
+            progress.show(|| format!("Checking: {}", speed.line(done, all)));
+        })
+    });
+    progress.clear();
+    stopped(verified, "nothing was changed.")
 }
 
 /// Says what Ctrl+C has left.

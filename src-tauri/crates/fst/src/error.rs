@@ -162,6 +162,16 @@ pub enum Error {
         /// Names, up to three and a count.
         tensors: String,
     },
+    /// The source of a repair has other weights than the container was made of.
+    #[error(
+        "{name} cannot be repaired from there: the {what} is another in it. Use the checkpoint that the file was made from."
+    )]
+    OtherWeights {
+        /// The container.
+        name: String,
+        /// The part.
+        what: String,
+    },
     /// More than one thing is wrong with a checkpoint.
     #[error("{}", numbered(.errors))]
     Several {

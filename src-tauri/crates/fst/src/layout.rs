@@ -227,6 +227,22 @@ impl ExpertLayout {
         .is_some_and(|expected| expected == *self)
     }
 
+    /// Names of the checkpoint's tensors that a record consists of, in its order.
+    pub(crate) fn tensor_names(&self, layer: usize, expert: usize) -> Vec<String> {
+        self.parts()
+            .into_iter()
+            .flat_map(|(part, matrix)| {
+                let kinds: &[_] = match matrix.scale {
+                    Some(_) => &["weight", "scale"],
+                    None => &["weight"],
+                };
+                kinds
+                    .iter()
+                    .map(move |kind| format!("layers.{layer}.ffn.experts.{expert}.{part}.{kind}"))
+            })
+            .collect()
+    }
+
     /// Name of each matrix in a checkpoint, in record order.
     pub(crate) fn parts(&self) -> [(&'static str, &ExpertMatrix); 3] {
         [("w1", &self.gate), ("w3", &self.up), ("w2", &self.down)]

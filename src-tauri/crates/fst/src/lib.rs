@@ -88,6 +88,8 @@ mod format;
 mod inspect;
 mod layout;
 mod read;
+mod repair;
+mod verify;
 mod write;
 
 pub use convert::{Checkpoint, Conversion, ShardHeader, Start, convert, discard_unfinished, size};
@@ -95,3 +97,5 @@ pub use error::{Error, Result};
 pub use inspect::{Inspection, TypeSummary, inspect};
 pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor};
 pub use read::Container;
+pub use repair::{CheckpointFolder, TensorSource, repair};
+pub use verify::{Damage, Depth, Part, Report, verify};

@@ -14,6 +14,7 @@ use crate::format::{
     Entry, HEADER_BYTES, Header, MAGIC, Map, Metadata, VERSION, decode_directory, index_checksum,
 };
 use crate::layout::{EffortTable, ExpertLayout, Tensor};
+use crate::verify::{CheckedPart, Part};
 
 /// An open container, mapped read-only; cheap to share between threads.
 ///
@@ -42,6 +43,13 @@ enum Bytes {
     Static(&'static [u8]),
 }
 
+/// Whether a damaged tokenizer is an error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tokenizer {
+    Whole,
+    Any,
+}
+
 impl Deref for Bytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
@@ -55,6 +63,15 @@ impl Deref for Bytes {
 impl Container {
     /// Opens and checks structure, header checksum and every offset; reads no weights.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_file(path, Tokenizer::Whole)
+    }
+
+    /// Opens a container to find out what is damaged: the tokenizer may be.
+    pub(crate) fn open_with_any_tokenizer(path: &Path) -> Result<Self> {
+        Self::open_file(path, Tokenizer::Any)
+    }
+
+    fn open_file(path: &Path, tokenizer: Tokenizer) -> Result<Self> {
         let io = |source| Error::io("open", path, source);
         // Before opening: a named pipe would wait for a writer for ever.
         let about = fs::metadata(path).map_err(io)?;
@@ -79,15 +96,19 @@ impl Container {
         // SAFETY: the mapping is read-only and private to this value, and the crate's contract (documented on `Container`) is that
         // nobody truncates or rewrites the file in place while it is open; our own converter only ever replaces files by rename.
         let map = unsafe { Mmap::map(&file) }.map_err(io)?;
-        Self::new(Bytes::Mapped(map), name)
+        Self::new(Bytes::Mapped(map), name, tokenizer)
     }
 
     /// The same for a container that is already in memory (the embedded demo).
     pub fn from_static(bytes: &'static [u8]) -> Result<Self> {
-        Self::new(Bytes::Static(bytes), "The built-in model".to_owned())
+        Self::new(
+            Bytes::Static(bytes),
+            "The built-in model".to_owned(),
+            Tokenizer::Whole,
+        )
     }
 
-    fn new(bytes: Bytes, name: String) -> Result<Self> {
+    fn new(bytes: Bytes, name: String, required: Tokenizer) -> Result<Self> {
         let damaged = |what: String| Error::Damaged {
             name: name.clone(),
             what,
@@ -157,7 +178,7 @@ impl Container {
             [] => 0,
             text => Hasher::oneshot(text),
         };
-        if tokenizer_checksum != header.tokenizer_checksum {
+        if required == Tokenizer::Whole && tokenizer_checksum != header.tokenizer_checksum {
             return Err(Error::Checksum {
                 name,
                 what: "its tokenizer".into(),
@@ -322,6 +343,38 @@ impl Container {
     /// Identity of this container: a hash over header, directory and all checksums. Equal files have equal identities.
     pub fn identity(&self) -> u64 {
         self.header.index_checksum
+    }
+
+    /// Every part that has a checksum of its own, in the order of the index.
+    pub(crate) fn checked_parts(&self) -> impl Iterator<Item = CheckedPart> + '_ {
+        let length = |range: &Range<u64>| range.end - range.start;
+        let tokenizer = Some(CheckedPart {
+            part: Part::Tokenizer,
+            offset: self.map.tokenizer.start,
+            bytes: length(&self.map.tokenizer),
+            checksum: self.header.tokenizer_checksum,
+            dtype: None,
+        })
+        .filter(|part| part.bytes > 0);
+        let dense = self.entries.iter().map(|entry| CheckedPart {
+            part: Part::Tensor(entry.name.clone()),
+            offset: entry.offset,
+            bytes: entry.bytes,
+            checksum: entry.checksum,
+            dtype: Some(entry.dtype),
+        });
+        let (sums, _) = self.part(&self.map.checksums).as_chunks::<8>();
+        let records = sums.iter().enumerate().map(|(number, sum)| CheckedPart {
+            part: Part::Expert {
+                layer: number / self.experts,
+                expert: number % self.experts,
+            },
+            offset: self.map.records.start + number as u64 * self.header.record_stride,
+            bytes: self.header.record_bytes,
+            checksum: u64::from_le_bytes(*sum),
+            dtype: None,
+        });
+        tokenizer.into_iter().chain(dense).chain(records)
     }
 
     pub(crate) fn metadata(&self) -> &Metadata {

@@ -1,0 +1,286 @@
+//! Damage is found, named and mended, and nothing but the damaged part is ever written.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{Folder, at, given, places, put};
+use fastar_fst::{
+    CheckpointFolder, Container, Damage, Depth, Error, Part, Report, Result, TensorSource, convert,
+    repair, verify,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static GO_ON: AtomicBool = AtomicBool::new(false);
+
+fn check(path: &Path, depth: Depth) -> Report {
+    verify(path, depth, &GO_ON, &mut |_, _| {}).unwrap()
+}
+
+/// The demo, which has a tokenizer, as a container.
+fn demo() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("demo.fst");
+    convert(&given("demo"), &path, &mut |_, _| {}).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    (folder, path, bytes)
+}
+
+/// Where a slice of the container lies.
+fn place(container: &Container, part: &[u8]) -> u64 {
+    (part.as_ptr() as usize - container.bytes().as_ptr() as usize) as u64
+}
+
+/// What is damaged, where it is, and its length.
+fn parts(path: &Path) -> Vec<(Part, u64, u64)> {
+    let container = Container::open(path).unwrap();
+    let tokenizer = container.tokenizer().unwrap();
+    let tensor = container.tensor("layers.3.attn.wq_b.weight").unwrap().data;
+    let record = container.expert(2, 5).unwrap();
+    let of = |part: &[u8]| (place(&container, part), part.len() as u64);
+    let expert = Part::Expert {
+        layer: 2,
+        expert: 5,
+    };
+    [
+        (Part::Tokenizer, of(tokenizer)),
+        (Part::Tensor("layers.3.attn.wq_b.weight".into()), of(tensor)),
+        (expert, of(record)),
+    ]
+    .map(|(part, (offset, bytes))| (part, offset, bytes))
+    .to_vec()
+}
+
+#[test]
+fn a_whole_file_is_found_whole_and_every_byte_of_it_is_looked_at() {
+    let (_folder, path, bytes) = demo();
+    let mut seen = Vec::new();
+    let report = verify(&path, Depth::Full, &GO_ON, &mut |done, all| {
+        seen.push((done, all));
+    })
+    .unwrap();
+    assert!(report.is_good(), "{report:?}");
+    // All but header, index and the gaps of alignment.
+    let (_, index_end) = places(&bytes);
+    let container = Container::open(&path).unwrap();
+    let weights: usize = container.tensors().map(|(_, t)| t.data.len()).sum();
+    let (layers, experts) = container.expert_counts();
+    let records = layers * experts * container.expert_layout().bytes;
+    let expected = (container.tokenizer().unwrap().len() + weights + records) as u64;
+    assert_eq!(report.checked_bytes, expected);
+    assert!(expected < bytes.len() as u64 - index_end as u64);
+    assert_eq!(seen.first(), Some(&(0, expected)));
+    assert_eq!(seen.last(), Some(&(expected, expected)));
+    assert_eq!(report.identity, container.inspect().identity);
+    let quick = check(&path, Depth::Structure);
+    assert!(quick.is_good() && quick.checked_bytes < expected / 4);
+}
+
+#[test]
+fn each_damaged_part_is_named_with_its_place_and_mended_to_the_byte() {
+    let (_folder, path, good) = demo();
+    let parts = parts(&path);
+    let mut bytes = good.clone();
+    for (_, offset, length) in &parts {
+        bytes[(offset + length / 2) as usize] ^= 0x20;
+    }
+    // The last byte of the record too: it is one damage.
+    let (_, offset, length) = parts[2];
+    bytes[(offset + length - 1) as usize] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let report = check(&path, Depth::Full);
+    let found: Vec<_> = report
+        .damaged
+        .iter()
+        .map(|d| (d.part.clone(), d.offset, d.bytes))
+        .collect();
+    assert_eq!(found, parts);
+    let text = report.damaged[2].to_string();
+    assert!(
+        text.contains("expert 5 of layer 2") && text.contains("checksum"),
+        "{text}"
+    );
+    // The tokenizer is found without reading weights.
+    assert_eq!(check(&path, Depth::Structure).damaged.len(), 1);
+
+    let mut source = CheckpointFolder::open(&given("demo")).unwrap();
+    let mut seen = Vec::new();
+    repair(
+        &path,
+        &report.damaged,
+        &mut source,
+        &GO_ON,
+        &mut |done, all| {
+            seen.push((done, all));
+        },
+    )
+    .unwrap();
+    assert!(fs::read(&path).unwrap() == good);
+    let bytes: u64 = parts.iter().map(|(_, _, bytes)| bytes).sum();
+    assert_eq!(seen.last(), Some(&(bytes, bytes)));
+    assert!(check(&path, Depth::Full).is_good());
+}
+
+/// Counts what is asked for, and may answer wrongly or stop.
+struct Watched {
+    inner: CheckpointFolder,
+    asked: Vec<String>,
+    flip: bool,
+    short: bool,
+    stop_after: Option<usize>,
+}
+
+impl TensorSource for Watched {
+    fn read(&mut self, tensor: &str, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        if self.stop_after.is_some_and(|most| self.asked.len() >= most) {
+            return Err(Error::Cancelled);
+        }
+        self.asked.push(tensor.to_owned());
+        let (mut flip, short) = (self.flip, self.short);
+        self.inner.read(tensor, &mut |piece| {
+            let mut piece = piece.to_vec();
+            piece[0] ^= u8::from(std::mem::take(&mut flip));
+            if short {
+                piece.pop();
+            }
+            sink(&piece)
+        })
+    }
+
+    fn tokenizer(&mut self) -> Result<Option<Vec<u8>>> {
+        self.asked.push("tokenizer".into());
+        self.inner.tokenizer()
+    }
+}
+
+fn watched() -> Watched {
+    Watched {
+        inner: CheckpointFolder::open(&given("demo")).unwrap(),
+        asked: Vec::new(),
+        flip: false,
+        short: false,
+        stop_after: None,
+    }
+}
+
+fn mend(path: &Path, damaged: &[Damage], source: &mut Watched) -> Result<()> {
+    repair(path, damaged, source, &GO_ON, &mut |_, _| {})
+}
+
+#[test]
+fn only_what_is_damaged_is_fetched_and_wrong_bytes_are_never_written() {
+    let (_folder, path, good) = demo();
+    let (_, offset, _) = parts(&path)[2];
+    let mut bytes = good.clone();
+    bytes[offset as usize] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let damaged = check(&path, Depth::Full).damaged;
+    for (flip, short) in [(true, false), (false, true)] {
+        let mut wrong = watched();
+        (wrong.flip, wrong.short) = (flip, short);
+        let error = mend(&path, &damaged, &mut wrong).unwrap_err().to_string();
+        assert!(error.contains("expert 5 of layer 2 is another"), "{error}");
+        assert!(fs::read(&path).unwrap() == bytes, "something was written");
+    }
+    let mut source = watched();
+    mend(&path, &damaged, &mut source).unwrap();
+    let expected: Vec<_> = ["w1", "w3", "w2"]
+        .iter()
+        .flat_map(|part| {
+            ["weight", "scale"].map(|kind| format!("layers.2.ffn.experts.5.{part}.{kind}"))
+        })
+        .collect();
+    assert_eq!(source.asked, expected);
+    assert!(fs::read(&path).unwrap() == good);
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_repair_that_ends_early_leaves_mended_parts_mended_and_can_be_done_again() {
+    let (_folder, path, good) = demo();
+    let parts = parts(&path);
+    let mut bytes = good.clone();
+    for (_, offset, _) in &parts {
+        bytes[*offset as usize] ^= 1;
+    }
+    fs::write(&path, &bytes).unwrap();
+    let damaged = check(&path, Depth::Full).damaged;
+    let mut source = watched();
+    source.stop_after = Some(4);
+    let error = mend(&path, &damaged, &mut source).unwrap_err();
+    assert!(matches!(error, Error::Cancelled), "{error}");
+    // In the middle of the record: tokenizer and tensor are whole, the record is as it was.
+    let left = check(&path, Depth::Full).damaged;
+    assert_eq!(left, damaged[2..]);
+    mend(&path, &left, &mut watched()).unwrap();
+    assert!(fs::read(&path).unwrap() == good);
+}
+
+#[test]
+fn another_checkpoint_is_no_source() {
+    let (_folder, path, good) = demo();
+    let (_, offset, _) = parts(&path)[1];
+    let mut bytes = good;
+    bytes[offset as usize] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let damaged = check(&path, Depth::Full).damaged;
+    let other = Folder::like("c_fp8_fp4");
+    other.write();
+    let mut source = CheckpointFolder::open(&other.path).unwrap();
+    let error = repair(&path, &damaged, &mut source, &GO_ON, &mut |_, _| {})
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("no tensor \"layers.3.attn.wq_b.weight\""),
+        "{error}"
+    );
+    assert!(fs::read(&path).unwrap() == bytes);
+}
+
+#[test]
+fn a_damaged_index_is_an_error_with_the_remedy() {
+    let (_folder, path, mut bytes) = demo();
+    put(&mut bytes, at::CHECKSUM, 1);
+    fs::write(&path, &bytes).unwrap();
+    for depth in [Depth::Structure, Depth::Full] {
+        let error = verify(&path, depth, &GO_ON, &mut |_, _| {})
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("Copy or convert it again"), "{error}");
+    }
+}
+
+#[test]
+fn verifying_can_be_stopped() {
+    let (_folder, path, _) = demo();
+    let cancel = AtomicBool::new(false);
+    let error = verify(&path, Depth::Full, &cancel, &mut |done, _| {
+        cancel.store(done > 0, Ordering::Relaxed);
+    })
+    .unwrap_err();
+    assert!(matches!(error, Error::Cancelled), "{error}");
+}
+
+#[test]
+fn norms_forty_times_too_small_and_values_that_are_no_numbers_are_said() {
+    let mut folder = Folder::like("b_flash_ratios_bf16");
+    let norm = folder.tensors.get_mut("layers.1.ffn_norm.weight").unwrap();
+    assert_eq!(norm.dtype, "BF16");
+    for value in norm.data.as_chunks_mut::<2>().0 {
+        let exact = f32::from_bits(u32::from(u16::from_le_bytes(*value)) << 16);
+        *value = (((exact / 40.0).to_bits() >> 16) as u16).to_le_bytes();
+    }
+    let wkv = folder.tensors.get_mut("layers.0.attn.wkv.weight").unwrap();
+    // Infinity, and a number that is none.
+    wkv.data[..4].copy_from_slice(&[0x80, 0x7F, 0xC0, 0xFF]);
+    folder.write();
+    folder.convert().unwrap();
+    let report = check(&folder.out(), Depth::Full);
+    assert_eq!(report.damaged, []);
+    assert_eq!(report.suspicious.len(), 2, "{:?}", report.suspicious);
+    assert!(report.suspicious[0].contains("\"layers.0.attn.wkv.weight\" has 2 values"));
+    assert!(report.suspicious[1].contains("\"layers.1.ffn_norm.weight\""));
+    // The norm is found without reading the file.
+    assert_eq!(check(&folder.out(), Depth::Structure).suspicious.len(), 1);
+}
