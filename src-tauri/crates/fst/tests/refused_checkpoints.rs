@@ -181,9 +181,45 @@ fn missing_unexpected_and_wrong_are_said_together() {
 }
 
 #[test]
+fn a_missing_shard_a_foreign_tokenizer_and_a_wrong_shape_are_said_at_once() {
+    let mut folder = Folder::like("c_fp8_fp4");
+    let norm = folder.tensors.get_mut("norm.weight").unwrap();
+    let dtype = norm.dtype.clone();
+    *norm = Stored {
+        shape: vec![32],
+        data: norm.data[..norm.data.len() / 2].to_vec(),
+        dtype,
+    };
+    let shards = folder.write_sharded();
+    fs::write(
+        folder.path.join("tokenizer.json"),
+        r#"{"model": {"vocab": {"a": 50256}}}"#,
+    )
+    .unwrap();
+    // One that does not hold the norm, so that its shape can be seen.
+    let other = shards
+        .iter()
+        .find(|name| !common::read_safetensors(&folder.path.join(name)).contains_key("norm.weight"))
+        .unwrap();
+    fs::remove_file(folder.path.join(other)).unwrap();
+    let error = folder.refused();
+    assert!(error.starts_with("There are 3 problems: 1) "), "{error}");
+    for part in [
+        format!("the file \"{other}\" is missing"),
+        "50256".to_owned(),
+        "tensor \"norm.weight\" has shape [32] and should have [64]".to_owned(),
+    ] {
+        assert!(error.contains(&part), "{part} is not in: {error}");
+    }
+    // What the missing shard holds is not reported tensor by tensor.
+    assert!(!error.contains("missing tensor"), "{error}");
+}
+
+#[test]
 fn a_config_that_cannot_be_is_named_by_field() {
     for (field, value, says) in [
         ("model_type", json!("llama"), "\"llama\""),
+        ("model_type", json!("deepseek_v41"), "DeepSeek V4.1"),
         (
             "architectures",
             json!(["LlamaForCausalLM"]),

@@ -176,6 +176,10 @@ fn check_architecture(config: &Value, path: &Path) -> Result<()> {
         return Ok(());
     }
     let found = match (names.first(), model_type) {
+        // The name alone would let people think it is the same.
+        (_, Some("deepseek_v41")) => {
+            "DeepSeek V4.1, which is another architecture in spite of its name".to_owned()
+        }
         (None, None) => "no architecture".to_owned(),
         (Some(name), None) => format!("the architecture {}", shown(name)),
         (None, Some(kind)) => format!("the model type {}", shown(kind)),
