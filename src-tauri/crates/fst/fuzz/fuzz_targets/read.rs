@@ -1,0 +1,34 @@
+//! Everything a program does with a container it was given.
+
+use std::io::Write as _;
+use std::sync::atomic::AtomicBool;
+
+use fastar_fst::{Container, Depth, verify};
+
+pub fn read_everything(bytes: &[u8]) {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(bytes).expect("room for it");
+    let go_on = AtomicBool::new(false);
+    if let Ok(report) = verify(file.path(), Depth::Full, &go_on, &mut |_, _| {}) {
+        assert!(report.checked_bytes <= report.file_bytes);
+        for damage in &report.damaged {
+            assert!(damage.offset + damage.bytes <= bytes.len() as u64);
+        }
+    }
+    let Ok(container) = Container::open(file.path()) else {
+        return;
+    };
+    std::hint::black_box(container.inspect().to_string());
+    for (name, tensor) in container.tensors() {
+        std::hint::black_box(tensor.data.iter().fold(0u8, |sum, b| sum ^ b));
+        let _ = container.verify_tensor(name);
+    }
+    let (layers, experts) = container.expert_counts();
+    for layer in 0..layers {
+        for expert in 0..experts {
+            if let Ok(record) = container.expert(layer, expert) {
+                assert_eq!(record.len(), container.expert_layout().bytes);
+            }
+        }
+    }
+}
