@@ -32,9 +32,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 
 /// Where the header says the index lies, if that is in the file.
 fn index(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
-    let field = |at: usize| -> Option<u64> {
-        Some(u64::from_le_bytes(bytes[at..at + 8].try_into().ok()?))
-    };
+    let field =
+        |at: usize| -> Option<u64> { Some(u64::from_le_bytes(bytes[at..at + 8].try_into().ok()?)) };
     let up = |n: u64| n.checked_next_multiple_of(8);
     let start = field(104)?;
     let config = start.checked_add(field(16)?)?;
