@@ -2,12 +2,13 @@
 //!
 //! [`Chain`] writes exactly the tokens a test dictates; [`tiny`] is a network of random weights with every mechanism of V4 in it. Both are
 //! real checkpoints that go through the real converter, so a test meets the same code as a person does. [`Synthetic`] writes checkpoints of any
-//! size and kind for the converter alone.
+//! size and kind for the converter alone. [`hub`] serves files as Hugging Face does, with the faults of real networks.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod chain;
 mod checkpoint;
 mod cold;
+pub mod hub;
 mod synthetic;
 mod tiny;
 mod vocabulary;
