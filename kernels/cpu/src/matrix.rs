@@ -15,6 +15,8 @@ use crate::format::{E2M1_PAIRS, E4M3, bf16, e8m0};
 pub const FP8_BLOCK: usize = 128;
 /// Elements of a row that share one scale in FP4 matrices.
 pub const FP4_BLOCK: usize = 32;
+/// Bytes of a block of FP4 with its scale in front.
+const FP4_BLOCK_BYTES: usize = 1 + FP4_BLOCK / 2;
 /// Multiplications below which a product stays on the calling thread: handing work over costs about as much as this many.
 const PARALLEL_FROM: usize = 1 << 17;
 /// Rows a thread takes at a time.
@@ -31,6 +33,8 @@ pub enum Elements<'a> {
     Fp8(&'a [u8], Scales<'a>),
     /// e2m1 nibbles, the low one first, and one e8m0 scale for each 32 elements of a row.
     Fp4(&'a [u8], &'a [u8]),
+    /// The same, each scale in front of its 16 bytes of nibbles: blocks of 17 bytes (the original FaStar's files).
+    Fp4Blocks(&'a [u8]),
 }
 
 /// Scales of an FP8 matrix, [ceil(rows / 128), ceil(columns / 128)].
@@ -85,6 +89,10 @@ impl<'a> Matrix<'a> {
                 columns.is_multiple_of(FP4_BLOCK)
                     && data.len() == count / 2
                     && scales.len() == count / FP4_BLOCK
+            }
+            Elements::Fp4Blocks(data) => {
+                columns.is_multiple_of(FP4_BLOCK)
+                    && data.len() == (count / FP4_BLOCK).checked_mul(FP4_BLOCK_BYTES)?
             }
         };
         fits.then_some(Self {
@@ -233,13 +241,25 @@ fn expand_inline(m: Matrix<'_>, row: usize, out: &mut [f32]) {
                 .zip(packed.chunks_exact(FP4_BLOCK / 2))
                 .zip(scales)
             {
-                let scale = e8m0(*scale);
-                for (pair, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(packed) {
-                    let [low, high] = E2M1_PAIRS[*byte as usize];
-                    *pair = [low * scale, high * scale];
-                }
+                expand_fp4(packed, *scale, out);
             }
         }
+        Elements::Fp4Blocks(data) => {
+            let bytes = c / FP4_BLOCK * FP4_BLOCK_BYTES;
+            let (blocks, _) = data[row * bytes..(row + 1) * bytes].as_chunks::<FP4_BLOCK_BYTES>();
+            for (out, [scale, packed @ ..]) in out.chunks_exact_mut(FP4_BLOCK).zip(blocks) {
+                expand_fp4(packed, *scale, out);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn expand_fp4(packed: &[u8], scale: u8, out: &mut [f32]) {
+    let scale = e8m0(scale);
+    for (pair, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(packed) {
+        let [low, high] = E2M1_PAIRS[*byte as usize];
+        *pair = [low * scale, high * scale];
     }
 }
 
@@ -365,6 +385,27 @@ mod tests {
                 f64::from(E2M1[nibble as usize]) * 2f64.powi(i32::from(scales[i / 32]) - 127)
             });
         }
+    }
+
+    #[test]
+    fn fp4_blocks_with_the_scale_in_front_give_the_same_bits() {
+        let (rows, columns) = (65, 96);
+        let data = bytes(rows * columns / 2, 3, 255);
+        let scales = bytes(rows * columns / 32, 4, 254);
+        let blocks: Vec<u8> = scales
+            .iter()
+            .zip(data.chunks_exact(16))
+            .flat_map(|(scale, packed)| std::iter::once(*scale).chain(packed.iter().copied()))
+            .collect();
+        let a = Matrix::new(rows, columns, Elements::Fp4(&data, &scales)).unwrap();
+        let b = Matrix::new(rows, columns, Elements::Fp4Blocks(&blocks)).unwrap();
+        let (mut x, mut y) = (vec![0.0; columns], vec![1.0; columns]);
+        for row in 0..rows {
+            a.row(row, &mut x);
+            b.row(row, &mut y);
+            assert!(x.iter().zip(&y).all(|(x, y)| x.to_bits() == y.to_bits()));
+        }
+        assert!(Matrix::new(rows, columns, Elements::Fp4Blocks(&blocks[1..])).is_none());
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct ModelInfo {
     pub context_size: u32,
     /// Threads the engine computes on.
     pub threads: u32,
+    /// What the file cannot do and what to do about it, a sentence; none when it can do everything.
+    pub limit: Option<String>,
 }
 
 /// Where the model is on its way from file to answers.

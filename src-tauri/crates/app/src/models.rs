@@ -248,5 +248,6 @@ fn info(source: &Source, facts: &fastar_engine::ModelFacts) -> ModelInfo {
         experts: count(facts.experts),
         context_size: count(facts.context),
         threads: count(facts.threads),
+        limit: facts.limit.clone(),
     }
 }

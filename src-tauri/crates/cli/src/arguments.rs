@@ -35,6 +35,8 @@ pub enum Command {
     Serve(ServeOptions),
     /// Make a .fst model file from a Hugging Face checkpoint folder
     Convert(ConvertOptions),
+    /// Make version 3 of a model file of the original FaStar, in place when --out is not given
+    Upgrade(UpgradeOptions),
     /// Say what is in a .fst model file
     Inspect(InspectOptions),
     /// Check whether a .fst model file is whole
@@ -138,6 +140,15 @@ pub struct ConvertOptions {
     /// Begin anew instead of going on with an unfinished conversion
     #[arg(long)]
     pub restart: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct UpgradeOptions {
+    /// Main model file (.fst) with its .hc, .norm and .tid2eid beside it
+    pub file: PathBuf,
+    /// New model file to make; the old files stay
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

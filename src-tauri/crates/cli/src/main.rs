@@ -52,6 +52,7 @@ fn perform(command: Command) -> Result<(), Failure> {
         Command::Run(options) => once::run(&options),
         Command::Serve(options) => serve::serve(&options),
         Command::Convert(options) => tools::convert(&options),
+        Command::Upgrade(options) => tools::upgrade(&options),
         Command::Inspect(options) => tools::inspect(&options),
         Command::Verify(options) => tools::verify(&options),
         Command::Repair(options) => tools::repair(&options),

@@ -1,11 +1,13 @@
-//! `fastar convert`, `inspect`, `verify` and `repair`.
+//! `fastar convert`, `upgrade`, `inspect`, `verify` and `repair`.
 
 use std::path::Path;
 use std::time::Instant;
 
 use fastar_fst::{Checkpoint, CheckpointFolder, Conversion, Depth, Report, Start};
 
-use crate::arguments::{ConvertOptions, InspectOptions, RepairOptions, VerifyOptions};
+use crate::arguments::{
+    ConvertOptions, InspectOptions, RepairOptions, UpgradeOptions, VerifyOptions,
+};
 use crate::failure::Failure;
 use crate::terminal::{Answers, Progress};
 use crate::{interrupt, terminal};
@@ -196,15 +198,56 @@ fn duration(seconds: u64) -> String {
     }
 }
 
+/// Makes version 3 of a model of version 2. Ctrl+C stops it; in place the same command goes on.
+pub fn upgrade(options: &UpgradeOptions) -> Result<(), Failure> {
+    interrupt::take_over()?;
+    let mut progress = Progress::new();
+    let upgraded = interrupt::stops_work(|cancel| {
+        let mut speed = Speed::new();
+        fastar_fst::upgrade(
+            &options.file,
+            options.out.as_deref(),
+            cancel,
+            &mut |done, all| {
+                progress.show(|| format!("Upgrading: {}", speed.line(done, all)));
+            },
+        )
+    });
+    progress.clear();
+    let kept = match &options.out {
+        Some(_) => "nothing was written.",
+        None => "what was done is kept. The same command goes on.",
+    };
+    let upgraded = stopped(upgraded, kept)?;
+    let file = options.out.as_ref().unwrap_or(&options.file).display();
+    Answers::new().write(&if upgraded {
+        format!("Upgraded: {file} is version 3.\n")
+    } else {
+        format!(
+            "Nothing to do: {} is version 3 already.\n",
+            options.file.display()
+        )
+    })
+}
+
 /// Says what is in a model file.
 pub fn inspect(options: &InspectOptions) -> Result<(), Failure> {
-    let about = fastar_fst::inspect(&options.file)?;
-    let text = if options.json {
-        let json = serde_json::to_string_pretty(&about)
-            .map_err(|e| Failure::Error(format!("The description could not be made: {e}.")))?;
-        format!("{json}\n")
-    } else {
-        about.to_string()
+    let json = |about: serde_json::Result<String>| {
+        about
+            .map(|json| format!("{json}\n"))
+            .map_err(|e| Failure::Error(format!("The description could not be made: {e}.")))
+    };
+    let text = match fastar_fst::draft(&options.file)? {
+        Some(draft) if options.json => json(serde_json::to_string_pretty(&draft))?,
+        Some(draft) => draft.describe(),
+        None => {
+            let about = fastar_fst::inspect(&options.file)?;
+            if options.json {
+                json(serde_json::to_string_pretty(&about))?
+            } else {
+                about.to_string()
+            }
+        }
     };
     Answers::new().write(&text)
 }

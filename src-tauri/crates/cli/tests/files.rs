@@ -153,9 +153,9 @@ fn every_command_says_in_one_sentence_why_a_model_cannot_be_used() {
     fs::write(&tokens, "[1]").unwrap();
     let out = folder.path().join("out.safetensors");
     let bad = folder.path().join("bad.fst");
-    let version = |version: u8| {
+    let version = |version: u32| {
         let mut bytes = good.clone();
-        bytes[4] = version;
+        bytes[4..8].copy_from_slice(&version.to_le_bytes());
         bytes
     };
     let flipped = |at: usize| {
@@ -169,10 +169,9 @@ fn every_command_says_in_one_sentence_why_a_model_cannot_be_used() {
             b"GGUF....".to_vec(),
             "is not a FaStar model: it is a GGUF file",
         ),
-        (
-            version(2),
-            "version 2 (the original FaStar), which is not supported yet",
-        ),
+        // Nothing else in these bytes is of version 2.
+        (version(2), "is damaged"),
+        (version(0x8000_0002), "was interrupted; run `fastar upgrade"),
         (version(4), "version 4"),
         (good[..good.len() / 2].to_vec(), "is incomplete"),
         (good[..100].to_vec(), "is incomplete"),

@@ -53,6 +53,8 @@ pub struct ModelFacts {
     pub threads: usize,
     /// False when the container has no tokenizer: only token ids can be used.
     pub has_tokenizer: bool,
+    /// What the file cannot do and what to do about it, a sentence for people.
+    pub limit: Option<String>,
 }
 
 /// Set from any thread to stop an answer; looked at between layers.
@@ -116,6 +118,7 @@ impl Engine {
             context: model.config.max_position_embeddings,
             threads,
             has_tokenizer: tokenizer.is_some(),
+            limit: container.limit(),
         };
         Ok(Self(Arc::new(Loaded {
             model,

@@ -32,13 +32,19 @@ pub enum Error {
         /// What it is instead, as far as its first bytes tell.
         found: String,
     },
-    /// A file of the original FaStar.
+    /// A file of the original FaStar in memory.
     #[error(
-        "{name} is a container of version 2 (the original FaStar), which is not supported yet. Convert the original checkpoint with `fastar convert`."
+        "{name} is a container of version 2 (the original FaStar), which needs its other files beside it and cannot be read from memory."
     )]
     OldVersion {
         /// The file.
         name: String,
+    },
+    /// A model of version 2 whose files are incomplete, damaged or do not belong together.
+    #[error("{message}")]
+    Original {
+        /// What, where and what to do.
+        message: String,
     },
     /// A version this program does not know.
     #[error("{name} is a container of version {found}, and this program reads version 3. {hint}")]

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::convert::size;
 use crate::error::Result;
-use crate::format::VERSION;
 use crate::layout::Dtype;
 use crate::read::Container;
 
@@ -33,6 +32,8 @@ pub struct Inspection {
     pub vocab: Option<u64>,
     /// Positions one conversation may have.
     pub context: Option<u64>,
+    /// What the file cannot do, a sentence.
+    pub limit: Option<String>,
     /// Parameters in all, without scales and tables.
     pub parameters: u64,
     /// Bytes and parameters by storage type.
@@ -121,9 +122,8 @@ impl Container {
                 parameters,
             })
             .collect();
-        let length = |range: &std::ops::Range<u64>| range.end - range.start;
         Inspection {
-            version: VERSION,
+            version: self.version(),
             creator: metadata.creator.clone(),
             architecture: config["architectures"][0]
                 .as_str()
@@ -134,7 +134,9 @@ impl Container {
             experts_per_token: number("num_experts_per_tok"),
             hidden: number("hidden_size"),
             vocab: number("vocab_size"),
-            context: number("max_position_embeddings"),
+            context: number("max_position_embeddings")
+                .map(|all| self.exact_positions().map_or(all, |n| all.min(n as u64))),
+            limit: self.limit(),
             parameters: types.iter().map(|t| t.parameters).sum(),
             types,
             tokenizer: self.tokenizer().is_some(),
@@ -143,7 +145,7 @@ impl Container {
             record_bytes: metadata.layout.bytes,
             tensors: self.tensors().count(),
             dense_bytes: self.tensors().map(|(_, t)| t.data.len() as u64).sum(),
-            expert_bytes: length(&self.map().records),
+            expert_bytes: records * (metadata.layout.bytes as u64).next_multiple_of(4096),
             file_bytes: self.file_bytes(),
             source: metadata.source.folder.clone(),
             repository: metadata.source.repository.clone(),
@@ -227,12 +229,15 @@ impl fmt::Display for Inspection {
         };
         line("Made from", safe(source.as_deref().unwrap_or("unknown")))?;
         line("Made by", safe(&self.creator))?;
+        if let Some(limit) = &self.limit {
+            line("Limit", limit.clone())?;
+        }
         line("Identity", self.identity.clone())
     }
 }
 
 /// 10376192 as `10,376,192`.
-fn grouped(value: u64) -> String {
+pub(crate) fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {

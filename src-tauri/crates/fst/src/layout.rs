@@ -8,8 +8,12 @@ use serde::{Deserialize, Serialize};
 pub(crate) const FP8_BLOCK: usize = 128;
 /// Elements along a row one FP4 scale stands for.
 pub(crate) const FP4_BLOCK: usize = 32;
-/// The only layout yet.
+/// The layout of version 3.
 pub(crate) const ROW_MAJOR: &str = "row-major";
+/// The layout of version 2.
+pub(crate) const FP4_BLOCKS: &str = "fp4-blocks";
+/// Bytes of an FP4 block with its scale in front.
+pub(crate) const FP4_BLOCK_BYTES: usize = 1 + FP4_BLOCK / 2;
 
 /// Which effort texts a model was trained with. Nothing in its config.json or tokenizer.json tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,7 +136,8 @@ pub struct ExpertMatrix {
 /// How every expert record of a container is laid out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpertLayout {
-    /// Layout id; `row-major` is the only one yet: each matrix as in the checkpoint, gate | up | down, data then scales.
+    /// Layout id. `row-major`: each matrix as in the checkpoint, gate | up | down, data then scales. `fp4-blocks`, only in files of version
+    /// 2: gate | up | down, each a row of 17-byte blocks of a scale and the 32 FP4 codes it is for, and no scales of their own.
     pub id: String,
     /// w1.
     pub gate: ExpertMatrix,
@@ -207,6 +212,33 @@ impl ExpertLayout {
             gate,
             up,
             down,
+            bytes: at,
+        })
+    }
+
+    /// The `fp4-blocks` layout; none when a row is not made of whole blocks or sizes overflow.
+    pub(crate) fn fp4_blocks(hidden: usize, intermediate: usize) -> Option<Self> {
+        let mut at = 0usize;
+        let mut matrix = |rows: usize, columns: usize| {
+            let bytes = columns
+                .is_multiple_of(FP4_BLOCK)
+                .then(|| (columns / FP4_BLOCK).checked_mul(rows))??
+                .checked_mul(FP4_BLOCK_BYTES)?;
+            let start = at;
+            at = at.checked_add(bytes)?;
+            Some(ExpertMatrix {
+                dtype: Dtype::Fp4Packed,
+                rows,
+                columns,
+                data: start..at,
+                scale: None,
+            })
+        };
+        Some(Self {
+            id: FP4_BLOCKS.to_owned(),
+            gate: matrix(intermediate, hidden)?,
+            up: matrix(intermediate, hidden)?,
+            down: matrix(hidden, intermediate)?,
             bytes: at,
         })
     }

@@ -1,4 +1,5 @@
-//! The `.fst` model container, version 3: everything a model needs in one file.
+//! The `.fst` model container, version 3: everything a model needs in one file. Files of version 2, which the original FaStar published, are
+//! read as well; how they look is documented in the module `v2`.
 //!
 //! A container holds the checkpoint's `config.json` and `tokenizer.json` byte for byte, every dense tensor in the precision the
 //! checkpoint stored it in, and one record per routed expert. [`Container`] opens and checks it, [`convert`] makes one from a
@@ -89,6 +90,8 @@ mod inspect;
 mod layout;
 mod read;
 mod repair;
+mod upgrade;
+mod v2;
 mod verify;
 mod write;
 
@@ -98,4 +101,6 @@ pub use inspect::{Inspection, TypeSummary, inspect};
 pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor};
 pub use read::Container;
 pub use repair::{CheckpointFolder, TensorSource, repair};
+pub use upgrade::upgrade;
+pub use v2::{Draft, draft};
 pub use verify::{Damage, Depth, Part, Report, verify};

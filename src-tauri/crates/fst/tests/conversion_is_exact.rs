@@ -185,8 +185,7 @@ fn a_checkpoint_without_drafter_converts() {
 fn records_and_tensors_lie_where_the_format_says() {
     let (container, folder, _) = converted("c_fp8_fp4");
     let bytes = fs::read(folder.path().join("model.fst")).unwrap();
-    let find =
-        |data: &[u8]| data.as_ptr() as usize - container.config_text().as_ptr() as usize + 128;
+    let find = |data: &[u8]| data.as_ptr() as usize - container.bytes().as_ptr() as usize;
     for (name, tensor) in container.tensors() {
         assert_eq!(find(tensor.data) % 64, 0, "{name}");
     }

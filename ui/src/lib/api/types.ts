@@ -76,7 +76,11 @@ context_size: number,
 /**
  * Threads the engine computes on.
  */
-threads: number, };
+threads: number, 
+/**
+ * What the file cannot do and what to do about it, a sentence; none when it can do everything.
+ */
+limit: string | null, };
 
 export type ModelState = { "state": "loading", 
 /**

@@ -29,6 +29,7 @@ export const demo: ModelInfo = {
   experts: 16,
   context_size: 4096,
   threads: 2,
+  limit: null,
 };
 
 export const flash: ModelInfo = {
@@ -41,6 +42,7 @@ export const flash: ModelInfo = {
   experts: 256,
   context_size: 1_048_576,
   threads: 16,
+  limit: null,
 };
 
 const sorting = `Two good ways, from the simplest to the most exact.

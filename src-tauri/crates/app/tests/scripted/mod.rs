@@ -80,6 +80,7 @@ impl Script {
                 context: 4096,
                 threads: 2,
                 has_tokenizer: true,
+                limit: None,
             },
             script: self.clone(),
         })

@@ -87,7 +87,11 @@ impl Attention {
                 c.head_dim,
                 Purpose::Attention,
             )?,
-            indexer: Indexer::load(loader, c, prefix, ratio)?,
+            indexer: if loader.has_indexer() {
+                Indexer::load(loader, c, prefix, ratio)?
+            } else {
+                None // The model is limited to positions that see no more rows than may be picked.
+            },
         })
     }
 

@@ -87,7 +87,10 @@ pub struct Work {
 impl Model {
     /// Finds and checks every tensor. Reads small tensors; large ones stay where they are.
     pub fn load(container: Arc<Container>, reference: bool) -> Result<Self> {
-        let config = Config::from_json(container.config())?;
+        let mut config = Config::from_json(container.config())?;
+        if let Some(exact) = container.exact_positions() {
+            config.max_position_embeddings = config.max_position_embeddings.min(exact);
+        }
         if reference {
             config.check_reference()?;
         }

@@ -1,9 +1,11 @@
 //! Finding and checking the tensors of a model in its container.
 //!
-//! A [`Weight`] remembers where a matrix lies in the container's bytes; [`Weight::view`] makes it a [`Matrix`] again without a copy.
+//! A [`Weight`] remembers where a matrix lies in the container's bytes; [`Weight::view`] makes it a [`Matrix`] again without a copy. The few
+//! that a file of version 2 keeps in sidecars are copied.
 //! Small vectors are expanded to `f32` once. Shapes and types are checked here and nowhere later.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use fastar_fst::{Container, Dtype, ExpertMatrix, Tensor};
 use fastar_kernels::format::bf16;
@@ -17,22 +19,40 @@ pub struct Weight {
     rows: usize,
     columns: usize,
     dtype: Dtype,
-    data: Range<usize>,
-    scale: Option<(Dtype, Range<usize>)>,
+    data: Place,
+    scale: Option<(Dtype, Place)>,
+}
+
+/// Where the bytes of a tensor are.
+#[derive(Clone, Debug)]
+enum Place {
+    /// In the container's bytes.
+    Container(Range<usize>),
+    /// Here: they came from a sidecar file.
+    Copied(Arc<[u8]>),
+}
+
+impl Place {
+    fn of<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Container(range) => &bytes[range.clone()],
+            Self::Copied(copy) => copy,
+        }
+    }
 }
 
 impl Weight {
     /// The matrix, borrowed from the container's bytes.
-    pub fn view<'a>(&self, bytes: &'a [u8]) -> Matrix<'a> {
+    pub fn view<'a>(&'a self, bytes: &'a [u8]) -> Matrix<'a> {
         let scale = self
             .scale
             .as_ref()
-            .map(|(dtype, range)| (*dtype, &bytes[range.clone()]));
+            .map(|(dtype, place)| (*dtype, place.of(bytes)));
         match matrix(
             self.dtype,
             self.rows,
             self.columns,
-            &bytes[self.data.clone()],
+            self.data.of(bytes),
             scale,
         ) {
             Some(m) => m,
@@ -69,6 +89,8 @@ fn matrix<'a>(
         (Dtype::F8E4m3, Some((Dtype::F8E8m0, s))) => Elements::Fp8(data, Scales::E8m0(s)),
         (Dtype::F8E4m3, Some((Dtype::F32, s))) => Elements::Fp8(data, Scales::F32(s)),
         (Dtype::Fp4Packed, Some((Dtype::F8E8m0, s))) => Elements::Fp4(data, s),
+        // Only in records: a dense tensor of packed FP4 is never loaded without its scales.
+        (Dtype::Fp4Packed, None) => Elements::Fp4Blocks(data),
         _ => return None,
     };
     Matrix::new(rows, columns, elements)
@@ -85,6 +107,11 @@ impl<'a> Loader<'a> {
         Self { container }
     }
 
+    /// Whether the indexer's weights are there.
+    pub fn has_indexer(&self) -> bool {
+        self.container.has_indexer()
+    }
+
     /// Finds a tensor and checks its bytes: loading reads every dense weight once, and a damaged one is named here, not met later.
     fn find(&self, name: &str) -> Result<Tensor<'a>> {
         let tensor = self.container.tensor(name).ok_or_else(|| {
@@ -96,10 +123,16 @@ impl<'a> Loader<'a> {
         Ok(tensor)
     }
 
-    fn range(&self, tensor: &Tensor<'_>) -> Range<usize> {
-        // Tensors are slices of the container's bytes, so their distance is their offset.
-        let start = tensor.data.as_ptr() as usize - self.container.bytes().as_ptr() as usize;
-        start..start + tensor.data.len()
+    fn place(&self, tensor: &Tensor<'_>) -> Place {
+        // Tensors are slices of the container's bytes, so their distance is their offset; those of a sidecar are elsewhere.
+        let bytes = self.container.bytes().as_ptr_range();
+        let data = tensor.data.as_ptr_range();
+        if bytes.start <= data.start && data.end <= bytes.end {
+            let start = data.start as usize - bytes.start as usize;
+            Place::Container(start..start + tensor.data.len())
+        } else {
+            Place::Copied(tensor.data.into())
+        }
     }
 
     /// A matrix [rows, columns] in any stored precision, with its scales.
@@ -116,7 +149,7 @@ impl<'a> Loader<'a> {
             Dtype::F8E4m3 | Dtype::Fp4Packed => {
                 let scale_name = format!("{}scale", name.trim_end_matches("weight"));
                 let scale = self.find(&scale_name)?;
-                Some((scale.dtype, self.range(&scale)))
+                Some((scale.dtype, self.place(&scale)))
             }
             _ => None,
         };
@@ -124,14 +157,13 @@ impl<'a> Loader<'a> {
             rows,
             columns,
             dtype: tensor.dtype,
-            data: self.range(&tensor),
+            data: self.place(&tensor),
             scale,
         };
-        let bytes = self.container.bytes();
         let scales = weight
             .scale
             .as_ref()
-            .map(|(dtype, range)| (*dtype, &bytes[range.clone()]));
+            .map(|(dtype, place)| (*dtype, place.of(self.container.bytes())));
         if matrix(weight.dtype, rows, columns, tensor.data, scales).is_none() {
             return Err(Error::Tensor(format!(
                 "Tensor {name} of the model file is stored as {:?}{}, which does not make a [{rows}, {columns}] matrix.",

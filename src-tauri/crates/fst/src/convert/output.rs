@@ -280,13 +280,13 @@ pub(crate) fn forget_pages(file: &File) {
 }
 
 #[cfg(unix)]
-fn free_bytes(folder: &Path) -> Option<u64> {
+pub(crate) fn free_bytes(folder: &Path) -> Option<u64> {
     let about = rustix::fs::statvfs(folder).ok()?;
     about.f_bavail.checked_mul(about.f_frsize)
 }
 
 #[cfg(not(unix))]
-fn free_bytes(_folder: &Path) -> Option<u64> {
+pub(crate) fn free_bytes(_folder: &Path) -> Option<u64> {
     None
 }
 
