@@ -510,7 +510,8 @@ impl Table {
             .map_err(self.wrote())
     }
 
-    /// The next blocks that nobody fetches, at most `most` in a row, as first and end.
+    /// The next blocks that nobody fetches, at most `most` in a row, as first and end. A block that has begun is the
+    /// first of its row: a range goes on at the end of its first block and fills the others from their beginning.
     pub(crate) fn claim(&self, most: u64) -> Option<(u64, u64)> {
         let mut state = self.state();
         let State {
@@ -522,7 +523,7 @@ impl Table {
         let first = (0..records.len()).find(|i| free(*i))?;
         let end = (first..records.len())
             .take(most as usize)
-            .take_while(|i| free(*i))
+            .take_while(|i| free(*i) && (*i == first || records[*i].written == 0))
             .last()?
             + 1;
         claimed[first..end].fill(true);
@@ -680,4 +681,47 @@ impl Table {
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_has_begun_is_continued_and_counted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let dest = folder.path().join("a");
+        let file = RemoteFile {
+            repo: "acme/tiny".into(),
+            revision: "1".into(),
+            path: "a".into(),
+            bytes: 10 * BLOCK + 7,
+            sha256: None,
+        };
+        let begun = || match open(&file, &dest, false).unwrap() {
+            Opened::Partial(table) => table,
+            _ => unreachable!("nothing is finished"),
+        };
+        let table = begun();
+        let mut cursor = table.cursor(5).unwrap();
+        table.append(&mut cursor, &[3; 100_000]).unwrap();
+        assert_eq!(presence(&file, &dest), Presence::Partial(100_000));
+        drop(table);
+        let table = begun();
+        assert_eq!(table.present(), 100_000);
+        assert_eq!(table.claim(16), Some((0, 5)));
+        assert_eq!(table.claim(16), Some((5, 11)));
+        assert_eq!(table.claim(16), None);
+        assert_eq!(table.cursor(5).unwrap().position(), 5 * BLOCK + 100_000);
+        drop(table);
+        // Bytes that the disk lost or changed before they were synced are not believed.
+        File::options()
+            .write(true)
+            .open(partial_path(&dest))
+            .unwrap()
+            .write_all_at(&[4], 5 * BLOCK)
+            .unwrap();
+        assert_eq!(begun().present(), 0);
+    }
 }

@@ -1,6 +1,6 @@
 //! One file: ranges in flight, retries for ever, the check at the end.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -21,6 +21,8 @@ use crate::{Control, Error, RemoteFile, Result, Settings};
 const SPAN: u64 = 16;
 /// Bytes that are written at once; what a kill can lose on a connection besides the socket's own buffer.
 const FLUSH: usize = 512 << 10;
+/// Skipping costs the line what is there already, so a single wrong answer is only asked again.
+const MOST_WRONG_RANGES: u32 = 3;
 /// Times that a file is started over or repaired in one run before somebody must look.
 const MOST_ROUNDS: u32 = 4;
 
@@ -70,8 +72,8 @@ struct Source {
     address: Mutex<Option<Url>>,
     /// Of the last data answer.
     etag: Mutex<Option<String>>,
-    /// The server answers ranges wrongly: ask for the whole file and skip.
-    no_ranges: AtomicBool,
+    /// Wrong answers to ranges in a row; after some, the whole file is asked for and skipped up to the place.
+    wrong_ranges: AtomicU32,
     /// The endpoint has given this file in this run.
     served: AtomicBool,
     quit: watch::Sender<bool>,
@@ -290,7 +292,7 @@ async fn ranges(
                 .strip_prefix("etag:")
                 .map(|etag| format!("\"{etag}\""))
         })),
-        no_ranges: AtomicBool::new(false),
+        wrong_ranges: AtomicU32::new(0),
         served: AtomicBool::new(false),
         quit: watch::Sender::new(false),
     });
@@ -391,7 +393,8 @@ async fn attempt(
         return Err(End::Stop(Stop::Halt));
     };
     let start = locked(&source.address).unwrap_or_else(|| source.resolve.clone());
-    let whole = position == 0 && end == file.bytes || source.no_ranges.load(Ordering::Relaxed);
+    let whole = position == 0 && end == file.bytes
+        || source.wrong_ranges.load(Ordering::Relaxed) >= MOST_WRONG_RANGES;
     let part = (!whole).then(|| (position, (end != file.bytes).then_some(end)));
     let etag = locked(&source.etag);
     let asked = job.web.get(&start, part, etag.as_deref(), &source.what);
@@ -521,9 +524,12 @@ fn accept(source: &Source, answer: &Answer, position: u64) -> std::result::Resul
         same_contents(source, answer)?;
     }
     match status {
-        StatusCode::PARTIAL_CONTENT if range.is_some_and(|(from, _)| from == position) => Ok(0),
+        StatusCode::PARTIAL_CONTENT if range.is_some_and(|(from, _)| from == position) => {
+            source.wrong_ranges.store(0, Ordering::Relaxed);
+            Ok(0)
+        }
         StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
-            source.no_ranges.store(true, Ordering::Relaxed);
+            source.wrong_ranges.fetch_add(1, Ordering::Relaxed);
             Err(Fault::again(format!(
                 "{} answered with another part of the file",
                 answer.host()

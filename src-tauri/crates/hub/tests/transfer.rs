@@ -671,3 +671,107 @@ fn a_small_piece_is_read_with_the_same_retries() {
     assert!(piece == contents[1000..500_000]);
     assert!(hub.read(&snapshot.files[0], 0..3 * MIB + 1).is_err());
 }
+
+#[test]
+fn a_server_that_never_answers_ranges_still_ends_whole() {
+    let (server, contents, folder) = one(6 * MIB);
+    server.fault(
+        "*",
+        Fault::Cut {
+            after: 5 * MIB,
+            clean: false,
+        },
+        1,
+    );
+    server.fault("*", Fault::WrongRange, 3);
+    server.fault("*", Fault::IgnoreRange, u32::MAX);
+    let (hub, snapshot) = hub(&server);
+    fetch(&hub, &snapshot, folder.path()).unwrap();
+    holds(folder.path(), &contents);
+    assert_eq!(ranges(&server).last().map(String::as_str), Some(""));
+}
+
+#[test]
+fn a_limit_slows_the_transfer_down_and_can_be_lifted_while_it_runs() {
+    let (server, contents, folder) = one(6 * MIB);
+    let (hub, snapshot) = hub(&server);
+    let control = Control::new();
+    control.set_limit(Some(2_000_000));
+    let start = Instant::now();
+    let mut lifted = None;
+    hub.fetch_set(
+        &snapshot.files,
+        folder.path(),
+        &Options::default(),
+        &control,
+        |event| {
+            if let Event::Progress(progress) = event
+                && progress.done >= 2 * MIB
+                && lifted.is_none()
+            {
+                lifted = Some((start.elapsed(), progress.done));
+                control.set_limit(None);
+            }
+        },
+    )
+    .unwrap();
+    holds(folder.path(), &contents);
+    let (after, done) = lifted.unwrap();
+    // A quarter of a second's bytes and one piece may come at once.
+    assert!(
+        done as f64 <= 2e6 * (after.as_secs_f64() + 0.5),
+        "{done} bytes in {after:?}"
+    );
+}
+
+#[test]
+fn requests_go_through_the_proxy_unless_the_host_is_excepted() {
+    let (server, contents, folder) = one(MIB);
+    // The fake hub answers requests for any host, as a proxy does.
+    let through = Settings {
+        endpoint: "http://hub.invalid".into(),
+        proxies: Proxies::all(server.endpoint()),
+        tries: 1,
+        ..settings(&server)
+    };
+    let hub = Hub::new(through.clone()).unwrap();
+    let snapshot = hub.snapshot(REPO, "main", &Control::new()).unwrap();
+    fetch(&hub, &snapshot, folder.path()).unwrap();
+    holds(folder.path(), &contents);
+    let seen = server.requests().len();
+    assert!(
+        server
+            .requests()
+            .iter()
+            .all(|request| request.host == "hub.invalid")
+    );
+    let mut direct = through;
+    direct.proxies.direct = "hub.invalid".into();
+    let error = Hub::new(direct)
+        .unwrap()
+        .snapshot(REPO, "main", &Control::new())
+        .unwrap_err();
+    assert!(
+        error.is_transient() && !error.to_string().contains("proxy"),
+        "{error}"
+    );
+    assert_eq!(server.requests().len(), seen);
+}
+
+#[test]
+fn https_to_a_server_that_does_not_speak_it_is_a_clean_error() {
+    let (server, _, _) = one(1);
+    let endpoint = server.endpoint().replace("http://", "https://");
+    let hub = Hub::new(Settings {
+        endpoint,
+        tries: 2,
+        ..settings(&server)
+    })
+    .unwrap();
+    let error = hub.snapshot(REPO, "main", &Control::new()).unwrap_err();
+    assert!(
+        error.is_transient() && error.to_string().contains("cannot be reached"),
+        "{error}"
+    );
+    assert_eq!(server.requests().len(), 0);
+}
