@@ -38,6 +38,11 @@ export async function send(page: Page, text: string): Promise<void> {
   await page.keyboard.press('Enter');
 }
 
+/** Lets the answer go on that the scripted app holds (`hold=CHARACTERS,CHARACTERS` in the address). */
+export async function goOn(page: Page): Promise<void> {
+  await page.evaluate(() => window.dispatchEvent(new Event('fake-go-on')));
+}
+
 /** Waits until nothing is being written. */
 export async function settled(page: Page): Promise<void> {
   await expect(page.getByTestId('send')).toBeVisible();

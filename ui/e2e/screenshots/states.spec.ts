@@ -36,7 +36,7 @@ const shots: Shot[] = [
   },
   {
     name: 'writing',
-    scenario: 'slow',
+    scenario: 'demo&hold=120',
     act: async (page) => {
       await send(page, 'Tell me a story about a fox.');
       await page.getByText('gentle fox').waitFor();

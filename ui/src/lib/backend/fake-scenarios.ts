@@ -15,7 +15,6 @@ export interface Scenario {
   prefill?: { done: number; total: number };
   /** Stays in the state of `queued` or `prefill` until stopped. */
   holds?: boolean;
-  slow?: boolean;
   chats?: (id: () => string) => Chat[];
 }
 
@@ -199,7 +198,6 @@ const book = 'All happy families are alike; each unhappy family is unhappy in it
 export const scenarios: Record<string, Scenario> = {
   demo: {},
   web: { face: 'web' },
-  slow: { slow: true },
   weeks: { flash: true, chats: weeks },
   weeksdemo: { chats: weeks },
   loading: { model: { state: 'loading', name: 'deepseek-v4-flash' } },

@@ -15,14 +15,19 @@ import type {
 import { type Backend, BackendError, type OnEvent, Unreachable } from './backend';
 import { answers, demo, flash, hostile, scenarios, type Scenario } from './fake-scenarios';
 
+/** Lets a held answer go on. */
+const GO_ON = 'fake-go-on';
+
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 function refuse(code: ApiError['code'], message: string, hint: string | null = null): BackendError {
   return new BackendError({ code, message, hint, details: null });
 }
 
-export function fake(name: string): Backend {
+/** An answer stays at each of `holds` (characters, rising) until the page gets the event `fake-go-on`. */
+export function fake(name: string, holds: number[] = []): Backend {
   const scenario: Scenario = scenarios[name] ?? {};
+  window.addEventListener(GO_ON, () => holds.shift());
   const chats = new Map<string, Chat>();
   const deleted = new Map<string, Chat>();
   const stops = new Set<string>();
@@ -82,10 +87,11 @@ export function fake(name: string): Backend {
       const text = name === 'hostile' ? hostile : (answers[question] ?? answers['']!);
       // Like the app: some words every few dozen milliseconds.
       for (const piece of text.match(/[\s\S]{1,14}/gu) ?? []) {
+        while (answer.text.length >= (holds[0] ?? Infinity) && !stopped()) await sleep(20);
         if (stopped()) break;
         answer.text += piece;
         tell({ type: 'text', text: piece });
-        await sleep(scenario.slow ? 60 : 8);
+        await sleep(8);
       }
       if (scenario.failsInAnswer) return end('failed', scenario.failsInAnswer, null);
       const tokens = Math.max(1, Math.round(answer.text.length / 3.6));

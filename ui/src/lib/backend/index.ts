@@ -6,8 +6,10 @@ export type { Backend, OnEvent } from './backend';
 
 export async function connect(): Promise<Backend> {
   if (__FAKE__) {
-    const scenario = new URLSearchParams(location.search).get('fake');
-    if (scenario !== null) return (await import('./fake')).fake(scenario);
+    const query = new URLSearchParams(location.search);
+    const scenario = query.get('fake');
+    const holds = query.get('hold')?.split(',').map(Number);
+    if (scenario !== null) return (await import('./fake')).fake(scenario, holds);
   }
   if ('__TAURI_INTERNALS__' in window) return (await import('./tauri')).tauri;
   return (await import('./http')).browserHttp();
