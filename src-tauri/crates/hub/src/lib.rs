@@ -111,27 +111,16 @@ impl Hub {
     pub fn snapshot(&self, repo: &str, revision: &str, control: &Control) -> Result<Snapshot> {
         check_repo(repo)?;
         check_revision(revision)?;
-        let (hub, repo, revision, control) = (
-            self.0.clone(),
-            repo.to_owned(),
-            revision.to_owned(),
-            control.clone(),
-        );
-        self.run(async move {
-            let mut wish = control.watch();
-            tokio::select! {
-                biased;
-                _ = wish.wait_for(|wish| *wish == Wish::Cancel) => Err(Error::Cancelled),
-                found = list(&hub, &repo, &revision) => found,
-            }
-        })
+        let (hub, repo, revision) = (self.0.clone(), repo.to_owned(), revision.to_owned());
+        self.run(control, async move { list(&hub, &repo, &revision).await })
     }
 
-    /// The bytes `range` of a file, at most [`LONGEST_READ`]; not checked against a hash. Gives up after [`Settings::tries`].
+    /// The bytes `range` of a file, at most [`LONGEST_READ`]; not checked against a hash. Gives up after [`Settings::tries`]. The
+    /// control can cancel it and limits its speed; a pause does not hold it up.
     ///
     /// # Errors
     /// As [`snapshot`](Self::snapshot); [`Error::Refused`] if the file has no such bytes.
-    pub fn read(&self, file: &RemoteFile, range: Range<u64>) -> Result<Vec<u8>> {
+    pub fn read(&self, file: &RemoteFile, range: Range<u64>, control: &Control) -> Result<Vec<u8>> {
         check(file)?;
         if range.start > range.end
             || range.end > file.bytes
@@ -146,13 +135,15 @@ impl Hub {
                 ),
             });
         }
-        self.run(transfer::read(
+        let read = transfer::read(
             self.0.web.clone(),
             self.0.settings.clone(),
+            control.limiter().clone(),
             file.clone(),
             range.start,
             range.end,
-        ))
+        );
+        self.run(control, read)
     }
 
     /// What the set needs in `folder` and what is free there, for showing before anything is asked of the network.
@@ -255,16 +246,23 @@ impl Hub {
         )
     }
 
-    /// Runs on the hub's threads and waits, which works on any thread.
+    /// Runs on the hub's threads until it is done or cancelled, and waits, which works on any thread.
     fn run<T: Send + 'static>(
         &self,
+        control: &Control,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         let (sender, receiver) = mpsc::channel();
+        let mut wish = control.watch();
         if let Some(runtime) = &self.0.runtime {
             runtime.spawn(async move {
+                let done = tokio::select! {
+                    biased;
+                    _ = wish.wait_for(|wish| *wish == Wish::Cancel) => Err(Error::Cancelled),
+                    done = work => done,
+                };
                 // Nobody waits any more: nothing to tell.
-                let _ = sender.send(work.await);
+                let _ = sender.send(done);
             });
         }
         receiver.recv().unwrap_or(Err(Error::Cancelled))

@@ -15,7 +15,7 @@ use crate::progress::{Activity, Board, Line};
 use crate::retry::Backoff;
 use crate::snapshot::clean_etag;
 use crate::web::{Answer, Fault, Web};
-use crate::{Control, Error, RemoteFile, Result, Settings};
+use crate::{Control, Error, Limiter, RemoteFile, Result, Settings};
 
 /// Blocks of one request.
 const SPAN: u64 = 16;
@@ -605,6 +605,7 @@ fn looks_like_a_page(bytes: &[u8]) -> bool {
 pub(crate) async fn read(
     web: Arc<Web>,
     settings: Settings,
+    limiter: Limiter,
     file: RemoteFile,
     from: u64,
     to: u64,
@@ -626,7 +627,7 @@ pub(crate) async fn read(
         }
         let had = bytes.len();
         let (why, wait) = match read_once(
-            &web, &settings, &file, &resolve, &what, position, to, &mut bytes,
+            &web, &settings, &limiter, &file, &resolve, &what, position, to, &mut bytes,
         )
         .await
         {
@@ -656,6 +657,7 @@ pub(crate) async fn read(
 async fn read_once(
     web: &Web,
     settings: &Settings,
+    limiter: &Limiter,
     file: &RemoteFile,
     resolve: &Url,
     what: &str,
@@ -726,6 +728,7 @@ async fn read_once(
             .min(usize::try_from(left).unwrap_or(usize::MAX))];
         bytes.extend_from_slice(useful);
         left -= useful.len() as u64;
+        limiter.pass(chunk.len()).await;
     }
     Ok(())
 }

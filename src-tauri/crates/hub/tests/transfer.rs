@@ -667,9 +667,43 @@ fn a_small_piece_is_read_with_the_same_retries() {
         },
         2,
     );
-    let piece = hub.read(&snapshot.files[0], 1000..500_000).unwrap();
-    assert!(piece == contents[1000..500_000]);
-    assert!(hub.read(&snapshot.files[0], 0..3 * MIB + 1).is_err());
+    let read = |range| hub.read(&snapshot.files[0], range, &Control::new());
+    assert!(read(1000..500_000).unwrap() == contents[1000..500_000]);
+    assert_eq!(
+        ranges(&server),
+        [
+            "bytes=1000-499999",
+            "bytes=101000-499999",
+            "bytes=201000-499999"
+        ]
+    );
+    assert!(read(0..3 * MIB + 1).is_err());
+}
+
+#[test]
+fn reading_a_small_piece_can_be_cancelled_while_nothing_comes() {
+    let (server, _, _) = one(MIB);
+    let (_, snapshot) = hub(&server);
+    let hub = Hub::new(Settings {
+        stall: Duration::from_secs(60),
+        tries: 1,
+        ..settings(&server)
+    })
+    .unwrap();
+    server.fault("*", Fault::Stall { after: 100 }, 1);
+    let control = Control::new();
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| hub.read(&snapshot.files[0], 0..1000, &control));
+        let start = Instant::now();
+        while server.sent() < 100 && start.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        control.cancel();
+        assert!(matches!(reading.join().unwrap(), Err(Error::Cancelled)));
+    });
+    let again = hub.read(&snapshot.files[0], 0..1000, &control);
+    assert!(matches!(again, Err(Error::Cancelled)));
+    assert_eq!(server.data_requests().len(), 1);
 }
 
 #[test]
