@@ -170,13 +170,27 @@ pub enum Error {
     },
     /// The source of a repair has other weights than the container was made of.
     #[error(
-        "{name} cannot be repaired from there: the {what} is another in it. Use the checkpoint that the file was made from."
+        "{name} cannot be repaired from there: the {what} is another in {place}. Use the checkpoint that the file was made from."
     )]
     OtherWeights {
         /// The container.
         name: String,
         /// The part.
         what: String,
+        /// Shards and tensors that were read.
+        place: String,
+    },
+    /// Bytes of a checkpoint that is elsewhere did not come.
+    #[error("Tensor {tensor} could not be fetched from {shard} of {}: {problem}.", shown_path(.place))]
+    NotFetched {
+        /// The tensor, quoted.
+        tensor: String,
+        /// The file it is in, quoted.
+        shard: String,
+        /// The checkpoint.
+        place: PathBuf,
+        /// Why, without a full stop.
+        problem: String,
     },
     /// More than one thing is wrong with a checkpoint.
     #[error("{}", numbered(.errors))]

@@ -100,7 +100,7 @@ pub use error::{Error, Result};
 pub use inspect::{Inspection, TypeSummary, inspect};
 pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor};
 pub use read::Container;
-pub use repair::{CheckpointFolder, TensorSource, repair};
+pub use repair::{CheckpointFolder, RemoteCheckpoint, TensorSource, repair};
 pub use upgrade::upgrade;
 pub use v2::{Draft, draft};
 pub use verify::{Damage, Depth, Part, Report, verify};

@@ -152,6 +152,10 @@ impl TensorSource for Watched {
         self.asked.push("tokenizer".into());
         self.inner.tokenizer()
     }
+
+    fn shard(&self, tensor: &str) -> Option<String> {
+        self.inner.shard(tensor)
+    }
 }
 
 fn watched() -> Watched {
@@ -180,7 +184,8 @@ fn only_what_is_damaged_is_fetched_and_wrong_bytes_are_never_written() {
         let mut wrong = watched();
         (wrong.flip, wrong.short) = (flip, short);
         let error = mend(&path, &damaged, &mut wrong).unwrap_err().to_string();
-        assert!(error.contains("expert 5 of layer 2 is another"), "{error}");
+        let place = "expert 5 of layer 2 is another in \"model.safetensors\" (tensor \"layers.2.ffn.experts.5.w1.weight\" and 5 more)";
+        assert!(error.contains(place), "{error}");
         assert!(fs::read(&path).unwrap() == bytes, "something was written");
     }
     let mut source = watched();

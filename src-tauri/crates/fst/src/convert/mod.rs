@@ -26,7 +26,7 @@ pub use checkpoint::{Checkpoint, ShardHeader};
 pub use conversion::{Conversion, Start, discard_unfinished};
 pub use output::size;
 pub(crate) use output::{Output, Partial, free_bytes};
-pub(crate) use tensors::Tensors;
+pub(crate) use tensors::{StoredTensor, Tensors};
 pub(crate) use tokenizer::check as check_tokenizer;
 
 /// Converts a Hugging Face checkpoint folder into a container: a [`Conversion`] from its beginning, or from where one was left, to its end.

@@ -1,6 +1,9 @@
 //! Mends a container in place: fetches the tensors of damaged parts from where the container was made of, and writes them only when they
 //! have the checksum the index asks for. A kill at any moment leaves at worst the same part damaged, and nothing else touched.
 
+mod source;
+
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::hash::Hasher as _;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -10,71 +13,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::SpooledTempFile;
 use twox_hash::xxhash3_64::Hasher;
 
-use crate::convert::Checkpoint;
-use crate::convert::Tensors;
 use crate::error::{Error, Result, shown};
 use crate::read::Container;
 use crate::verify::{CheckedPart, Damage, Part};
+
+pub use source::{CheckpointFolder, RemoteCheckpoint, TensorSource};
 
 /// A part up to this size is kept in memory until it is whole, a larger one in a nameless file beside the container.
 const MOST_IN_MEMORY: usize = 64 << 20;
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Where original tensors can be had.
-pub trait TensorSource {
-    /// Hands all bytes of the tensor of this name to `sink`, in pieces, in order.
-    fn read(&mut self, tensor: &str, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
-
-    /// tokenizer.json, if there is one.
-    fn tokenizer(&mut self) -> Result<Option<Vec<u8>>>;
-}
-
-/// A checkpoint folder as a source. Shards that are not needed need not be there.
-pub struct CheckpointFolder {
-    checkpoint: Checkpoint,
-    tensors: Tensors,
-}
-
-impl CheckpointFolder {
-    /// Reads the headers of the shards in the folder.
-    pub fn open(folder: &Path) -> Result<Self> {
-        let checkpoint = Checkpoint::open(folder)?;
-        let (tensors, problem) = Tensors::read(&checkpoint)?;
-        if let Some(problem) = problem {
-            tracing::warn!(%problem, "repairing from an incomplete checkpoint");
-        }
-        Ok(Self {
-            checkpoint,
-            tensors,
-        })
-    }
-}
-
-impl TensorSource for CheckpointFolder {
-    fn read(&mut self, tensor: &str, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let Some(index) = self.tensors.find(tensor) else {
-            return Err(Error::Checkpoint {
-                path: self.checkpoint.place.clone(),
-                problem: format!("it has no tensor {}, which is needed.", shown(tensor)),
-            });
-        };
-        let tensor = &self.tensors.all[index];
-        let path = self
-            .checkpoint
-            .place
-            .join(&self.tensors.shards[tensor.shard].name);
-        self.tensors.open(tensor.shard, &path)?.copy(tensor, sink)
-    }
-
-    fn tokenizer(&mut self) -> Result<Option<Vec<u8>>> {
-        Ok(self.checkpoint.tokenizer.clone())
-    }
-}
-
 /// Replaces damaged parts of the container at `path`, as [`verify`](crate::verify()) has listed them. `progress` gets bytes mended and to mend.
 ///
 /// # Errors
-/// When the source has other tensors than the container was made of: then nothing is written for that part.
+/// When the source has other tensors than the container was made of, or cannot give them: then nothing is written for that part, and the
+/// parts before it stay mended.
 pub fn repair(
     path: &Path,
     damaged: &[Damage],
@@ -149,9 +102,11 @@ fn fetch(
     let mut kept = tempfile::spooled_tempfile_in(MOST_IN_MEMORY, folder);
     let mut hasher = Hasher::new();
     let mut length = 0u64;
+    let place = place(tensors, source);
     let other = || Error::OtherWeights {
         name: crate::error::shown_path(path),
         what: part.part.to_string(),
+        place: place.clone(),
     };
     let mut take = |piece: &[u8]| {
         if cancel.load(Ordering::Relaxed) {
@@ -169,12 +124,39 @@ fn fetch(
         take(&source.tokenizer()?.unwrap_or_default())?;
     }
     for tensor in tensors {
-        source.read(tensor, &mut take)?;
+        source.read(tensor, &mut take).map_err(|error| {
+            // A source that was interrupted by the same wish tells of it in its own words.
+            if cancel.load(Ordering::Relaxed) {
+                Error::Cancelled
+            } else {
+                error
+            }
+        })?;
     }
     if length != part.bytes || hasher.finish() != part.checksum {
         return Err(other());
     }
     Ok(kept)
+}
+
+/// Where the source has these tensors, for people.
+fn place(tensors: &[String], source: &dyn TensorSource) -> String {
+    let Some((first, others)) = tensors.split_first() else {
+        return "its tokenizer.json".into();
+    };
+    let shards: BTreeSet<String> = tensors
+        .iter()
+        .filter_map(|tensor| source.shard(tensor))
+        .map(|shard| shown(&shard))
+        .collect();
+    let shards = match shards.len() {
+        0 => "it".to_owned(),
+        _ => shards.into_iter().collect::<Vec<_>>().join(" and "),
+    };
+    match others.len() {
+        0 => shards,
+        n => format!("{shards} (tensor {} and {n} more)", shown(first)),
+    }
 }
 
 fn put(file: &mut File, part: &CheckedPart, from: &mut SpooledTempFile) -> io::Result<()> {
