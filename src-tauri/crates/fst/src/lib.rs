@@ -95,7 +95,9 @@ mod v2;
 mod verify;
 mod write;
 
-pub use convert::{Checkpoint, Conversion, ShardHeader, Start, convert, discard_unfinished, size};
+pub use convert::{
+    CREATOR, Checkpoint, Conversion, ShardHeader, Start, convert, discard_unfinished, size,
+};
 pub use error::{Error, Result};
 pub use inspect::{Inspection, TypeSummary, inspect};
 pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor};

@@ -448,3 +448,40 @@ fn a_second_conversion_to_the_same_file_is_refused_and_disturbs_nothing() {
     drop(first);
     assert!(matches!(open(&folder).start(), Start::Resumed { .. }));
 }
+
+#[test]
+fn a_later_version_goes_on_under_the_name_of_the_one_that_began() {
+    let folder = Folder::smallest();
+    folder.write();
+    let as_made_by = |creator: Option<&str>| {
+        let mut checkpoint = Checkpoint::open(&folder.path).unwrap();
+        checkpoint.creator = creator.map(str::to_owned);
+        Conversion::open(checkpoint, &folder.out()).unwrap()
+    };
+    let mut conversion = as_made_by(Some("fastar 0.0.9"));
+    let shard = conversion.missing()[0].to_owned();
+    let (cancel, mut seen) = (AtomicBool::new(false), 0);
+    let stopped = conversion.add(
+        &shard,
+        &folder.path.join(&shard),
+        &cancel,
+        &mut |done, _| {
+            seen = done;
+            cancel.store(done > 0, Ordering::Relaxed);
+        },
+    );
+    assert!(matches!(stopped, Err(Error::Cancelled)) && seen > 0);
+    drop(conversion);
+    let mut conversion = as_made_by(Some("fastar 0.0.9"));
+    assert!(
+        matches!(conversion.start(), Start::Resumed { bytes_done } if *bytes_done > 0),
+        "{:?}",
+        conversion.start()
+    );
+    add(&mut conversion, &folder, &shard);
+    finish(conversion).unwrap();
+    assert_eq!(
+        Container::open(&folder.out()).unwrap().inspect().creator,
+        "fastar 0.0.9"
+    );
+}

@@ -14,6 +14,8 @@ pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 pub(crate) const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
+/// What a container names as its maker.
+pub const CREATOR: &str = concat!("fastar ", env!("CARGO_PKG_VERSION"));
 /// The safetensors format's own limit.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 pub(crate) const MOST_INDEX_BYTES: u64 = 256 << 20;
@@ -43,6 +45,9 @@ pub struct Checkpoint {
     pub effort: Option<EffortTable>,
     /// Leave the drafter (`mtp.*`) out; shards with nothing else in them need not be there.
     pub without_drafter: bool,
+    /// The program that began the conversion, [`CREATOR`] when none. The container names it; a later version goes on with what an earlier one
+    /// has begun only under the earlier one's name.
+    pub creator: Option<String>,
 }
 
 /// What is known of a shard before its weights are there.

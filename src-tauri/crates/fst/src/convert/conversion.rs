@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use twox_hash::xxhash3_64::Hasher;
 
-use super::checkpoint::{Checkpoint, TOKENIZER};
+use super::checkpoint::{CREATOR, Checkpoint, TOKENIZER};
 use super::config::Dimensions;
 use super::inventory::{self, Selection};
 use super::journal::{Journal, Unusable};
@@ -130,7 +130,7 @@ impl Conversion {
         };
         let plan = Plan::new(Contents {
             metadata: Metadata {
-                creator: concat!("fastar ", env!("CARGO_PKG_VERSION")).to_owned(),
+                creator: checkpoint.creator.clone().unwrap_or_else(|| CREATOR.into()),
                 effort: checkpoint.effort_table(),
                 source: checkpoint.source(),
                 layout: selection.layout.clone(),

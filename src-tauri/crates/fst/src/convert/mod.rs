@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::error::Result;
 
-pub use checkpoint::{Checkpoint, ShardHeader};
+pub use checkpoint::{CREATOR, Checkpoint, ShardHeader};
 pub use conversion::{Conversion, Start, discard_unfinished};
 pub use output::size;
 pub(crate) use output::{Output, Partial, free_bytes};

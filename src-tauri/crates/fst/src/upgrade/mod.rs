@@ -162,7 +162,7 @@ fn write(
 /// What the new file says about itself.
 fn metadata(path: &Path, layout: ExpertLayout, upgraded: bool) -> Metadata {
     Metadata {
-        creator: concat!("fastar ", env!("CARGO_PKG_VERSION")).to_owned(),
+        creator: crate::convert::CREATOR.to_owned(),
         source: Source {
             folder: path
                 .file_name()
