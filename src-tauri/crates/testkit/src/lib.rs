@@ -18,7 +18,7 @@ mod vocabulary;
 pub use chain::Chain;
 pub use checkpoint::{Checkpoint, TestModel};
 pub use cold::cold_run;
-pub use original::{Image, Original, Stored, WHOLE, original_checkpoint};
+pub use original::{Image, Original, Stored, WHOLE, original_checkpoint, smallest_checkpoint};
 pub use synthetic::{Kind, Synthetic};
 pub use tiny::{Tiny, tiny};
 pub use vocabulary::Vocabulary;

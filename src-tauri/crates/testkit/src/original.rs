@@ -127,20 +127,38 @@ pub struct Original {
 pub fn original_checkpoint(seed: u64, layers: usize) -> Checkpoint {
     let vocabulary = Vocabulary::new(&[]);
     let ratios: Vec<usize> = [0, 4, 128, 4].into_iter().cycle().take(layers).collect();
+    let config = json!({
+        "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "vocab_size": vocabulary.len(),
+        "hidden_size": 64, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 1,
+        "head_dim": 80, "qk_rope_head_dim": 64, "q_lora_rank": 32, "o_groups": 2, "o_lora_rank": 32,
+        "sliding_window": 128, "compress_ratios": ratios, "rope_theta": 10000.0, "compress_rope_theta": 160000.0,
+        "rope_scaling": {"type": "yarn", "factor": 16, "original_max_position_embeddings": 65536, "beta_fast": 32, "beta_slow": 1},
+        "max_position_embeddings": 1048576, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 512,
+        "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 32,
+        "scoring_func": "sqrtsoftplus", "routed_scaling_factor": 1.5, "swiglu_limit": 10.0, "num_hash_layers": 1, "hc_mult": 4,
+        "hc_sinkhorn_iters": 20, "hc_eps": 1e-6, "rms_norm_eps": 1e-6, "num_nextn_predict_layers": 0,
+        "bos_token_id": 0, "eos_token_id": 1
+    });
+    filled(seed, config, Some(vocabulary.tokenizer()))
+}
+
+/// The least that has every kind of tensor, one layer, for reading alone: a container of it has 20 kB. The layer's experts are chosen by a
+/// table if it is `hashed`.
+pub fn smallest_checkpoint(seed: u64, hashed: bool) -> Checkpoint {
+    let config = json!({
+        "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "vocab_size": 4, "hidden_size": 32,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2, "q_lora_rank": 2, "o_groups": 1,
+        "o_lora_rank": 2, "sliding_window": 2, "compress_ratios": [4], "max_position_embeddings": 8, "index_n_heads": 1,
+        "index_head_dim": 2, "index_topk": 1, "n_routed_experts": 1, "num_experts_per_tok": 1, "n_shared_experts": 1,
+        "moe_intermediate_size": 32, "num_hash_layers": u8::from(hashed), "hc_mult": 1, "num_nextn_predict_layers": 0
+    });
+    filled(seed, config, None)
+}
+
+fn filled(seed: u64, config: Value, tokenizer: Option<Value>) -> Checkpoint {
     let mut checkpoint = Checkpoint {
-        config: json!({
-            "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "vocab_size": vocabulary.len(),
-            "hidden_size": 64, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 1,
-            "head_dim": 80, "qk_rope_head_dim": 64, "q_lora_rank": 32, "o_groups": 2, "o_lora_rank": 32,
-            "sliding_window": 128, "compress_ratios": ratios, "rope_theta": 10000.0, "compress_rope_theta": 160000.0,
-            "rope_scaling": {"type": "yarn", "factor": 16, "original_max_position_embeddings": 65536, "beta_fast": 32, "beta_slow": 1},
-            "max_position_embeddings": 1048576, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 512,
-            "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 32,
-            "scoring_func": "sqrtsoftplus", "routed_scaling_factor": 1.5, "swiglu_limit": 10.0, "num_hash_layers": 1, "hc_mult": 4,
-            "hc_sinkhorn_iters": 20, "hc_eps": 1e-6, "rms_norm_eps": 1e-6, "num_nextn_predict_layers": 0,
-            "bos_token_id": 0, "eos_token_id": 1
-        }),
-        tokenizer: Some(vocabulary.tokenizer()),
+        config,
+        tokenizer,
         tensors: BTreeMap::new(),
     };
     let mut state = seed;
@@ -349,14 +367,15 @@ impl Original {
     /// The draft file that goes with it: the least that makes it one.
     pub fn draft(&self) -> Image {
         let mut main = self.main.clone();
+        let hidden = main.numbers[0] as usize;
         main.numbers[1] = 3;
         main.extra = [5 | 256 << 16, 128_799];
         main.tensors.retain(|t| matches!(t.key.0, 0 | 2));
         main.tensors.push(Stored {
             key: (19, 0, 0),
             kind: 1,
-            shape: vec![64, 192],
-            data: vec![1; 64 * 192 / 32 * 34],
+            shape: vec![hidden as u64, 3 * hidden as u64],
+            data: vec![1; hidden * 3 * hidden / 32 * 34],
         });
         let block = main.blocks[0].clone();
         main.blocks.resize(3 * main.numbers[2] as usize, block);
