@@ -45,6 +45,14 @@ pub enum Error {
         /// The last reason.
         why: String,
     },
+    /// A protected connection to somebody who cannot prove who it is.
+    #[error("{host} cannot be trusted: its certificate {problem}.")]
+    Untrusted {
+        /// The host that was asked.
+        host: String,
+        /// What is wrong with the certificate, and what to do.
+        problem: String,
+    },
     /// 401 or 403 from the hub.
     #[error(
         "{host} does not give {what} without permission (status {status}). If the repository is gated, accept its terms on its page there, \
@@ -124,12 +132,12 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// Another process, or another job of this one, has the file.
-    #[error("{} is being downloaded already{}. Stop that download first.", shown(.path), owner(*.pid))]
+    /// Another process, or another job of this one, downloads or checks the file.
+    #[error("{} is being {} already{}. Stop that first, or wait for it.", shown(.path), if .pid.is_some() { "downloaded" } else { "downloaded or checked" }, owner(*.pid))]
     Busy {
         /// The file.
         path: PathBuf,
-        /// Who, if it left its number.
+        /// Who, if it is a download that left its number.
         pid: Option<u32>,
     },
     /// Another file lies under the final name.

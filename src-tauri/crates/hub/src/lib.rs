@@ -8,6 +8,7 @@
 //! of downloads and asks nobody: what to fetch, when, and with whose consent is the caller's.
 
 pub mod blocks;
+mod certificates;
 mod control;
 mod error;
 mod progress;
@@ -20,6 +21,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod verify;
 mod web;
 
 use std::ops::Range;
@@ -37,6 +39,7 @@ pub use set::{Event, Options, Slot, Summary};
 pub use settings::{HUGGING_FACE, Settings, Token};
 pub use snapshot::{RemoteFile, Snapshot};
 pub use space::Space;
+pub use verify::verify;
 
 use control::Wish;
 use retry::Backoff;
@@ -107,7 +110,7 @@ impl Hub {
     /// The files of `repo` at the commit that `revision` (a branch, tag or commit) means now. Gives up after [`Settings::tries`].
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Denied`], [`Error::Unreachable`], [`Error::HostilePath`], [`Error::Cancelled`].
+    /// [`Error::NotFound`], [`Error::Denied`], [`Error::Untrusted`], [`Error::Unreachable`], [`Error::HostilePath`], [`Error::Cancelled`].
     pub fn snapshot(&self, repo: &str, revision: &str, control: &Control) -> Result<Snapshot> {
         check_repo(repo)?;
         check_revision(revision)?;
@@ -186,14 +189,7 @@ impl Hub {
         control: &Control,
         on_event: impl FnMut(Event),
     ) -> Result<Summary> {
-        let folder = folder_of(dest).to_owned();
-        self.fetch_places(
-            vec![(file.clone(), dest.to_owned())],
-            &folder,
-            &Options::default(),
-            control,
-            on_event,
-        )
+        self.fetch_place(file, dest, &Options::default(), control, on_event)
     }
 
     /// Reads a finished file again and fetches the blocks that were damaged since, and nothing else.
@@ -207,18 +203,23 @@ impl Hub {
         control: &Control,
         on_event: impl FnMut(Event),
     ) -> Result<Summary> {
-        let folder = folder_of(dest).to_owned();
         let options = Options {
             recheck: true,
             ..Options::default()
         };
-        self.fetch_places(
-            vec![(file.clone(), dest.to_owned())],
-            &folder,
-            &options,
-            control,
-            on_event,
-        )
+        self.fetch_place(file, dest, &options, control, on_event)
+    }
+
+    fn fetch_place(
+        &self,
+        file: &RemoteFile,
+        dest: &Path,
+        options: &Options,
+        control: &Control,
+        on_event: impl FnMut(Event),
+    ) -> Result<Summary> {
+        let place = (file.clone(), dest.to_owned());
+        self.fetch_places(vec![place], folder_of(dest), options, control, on_event)
     }
 
     fn fetch_places(
@@ -267,70 +268,6 @@ impl Hub {
         }
         receiver.recv().unwrap_or(Err(Error::Cancelled))
     }
-}
-
-/// Checks a finished file against the hub's hash, without the network.
-///
-/// # Errors
-/// [`Error::Damaged`] names the first damaged bytes; [`Error::Io`] if it cannot be read.
-pub fn verify(
-    file: &RemoteFile,
-    dest: &Path,
-    control: &Control,
-    mut on_bytes: impl FnMut(u64),
-) -> Result<()> {
-    check(file)?;
-    let damaged = |problem: String| Error::Damaged {
-        path: dest.to_owned(),
-        problem,
-    };
-    let found = std::fs::metadata(dest).map_err(|error| Error::io("read", dest, error))?;
-    if found.len() != file.bytes {
-        return Err(damaged(format!(
-            "it has {} bytes instead of {}; download it again",
-            found.len(),
-            file.bytes
-        )));
-    }
-    let table = match blocks::open(file, dest, true)? {
-        blocks::Opened::Whole => return Ok(()),
-        blocks::Opened::Unchecked(table) => table,
-        blocks::Opened::Partial(_) => {
-            return Err(damaged(
-                "it is of another revision; download it again".into(),
-            ));
-        }
-    };
-    let recorded = table.has_records();
-    let found = table.check(|read| {
-        on_bytes(read);
-        if control.is_cancelled() {
-            Err(Error::Cancelled)
-        } else {
-            Ok(())
-        }
-    })?;
-    if file
-        .sha256
-        .as_ref()
-        .map_or(!recorded || found.bad.is_empty(), |expected| {
-            *expected == found.sha256
-        })
-    {
-        return Ok(());
-    }
-    Err(damaged(match found.bad.first().filter(|_| recorded) {
-        Some(block) => format!(
-            "{} of its blocks of 4 MiB changed after the download, the first at byte {}; repair fetches only those",
-            found.bad.len(),
-            block * BLOCK
-        ),
-        None => format!(
-            "its sha256 is {} and should be {}; download it again",
-            found.sha256,
-            file.sha256.as_deref().unwrap_or("unknown")
-        ),
-    }))
 }
 
 /// How much of `file` lies at `dest` or beside it, from the disk alone.

@@ -52,6 +52,8 @@ pub struct Settings {
     pub token: Option<Token>,
     /// Proxies; loopback addresses never go through one.
     pub proxies: Proxies,
+    /// A PEM file of authorities to believe besides those of the system.
+    pub certificates: Option<PathBuf>,
     /// A connection that brings nothing for this long is dropped and resumed.
     pub stall: Duration,
     /// First wait after a failure; doubled each time, with jitter, and reset by every byte that arrives.
@@ -71,6 +73,7 @@ impl Default for Settings {
             endpoint: HUGGING_FACE.to_owned(),
             token: None,
             proxies: Proxies::default(),
+            certificates: None,
             stall: Duration::from_secs(45),
             first_wait: Duration::from_millis(500),
             longest_wait: Duration::from_secs(60),
@@ -82,7 +85,7 @@ impl Default for Settings {
 
 impl Settings {
     /// `HF_ENDPOINT`; `HF_TOKEN`, `HF_TOKEN_PATH` or the file that `hf auth login` writes (under `HF_HOME`, `XDG_CACHE_HOME` or `~/.cache`);
-    /// `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` in either case.
+    /// `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` in either case; `SSL_CERT_FILE`.
     #[must_use]
     pub fn from_environment() -> Self {
         Self::from_variables(|name| std::env::var_os(name))
@@ -99,6 +102,9 @@ impl Settings {
         let mut settings = Self {
             proxies: Proxies::from_variables(&text),
             token: token(&text, &variable),
+            certificates: variable("SSL_CERT_FILE")
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
             ..Self::default()
         };
         if let Some(endpoint) = text("HF_ENDPOINT") {

@@ -12,10 +12,11 @@ use reqwest::header::{
 use reqwest::{Client, Response, StatusCode};
 use url::Url;
 
+use crate::certificates;
 use crate::proxy::Rules;
 use crate::retry::asked;
 use crate::snapshot::{clean_etag, sha256};
-use crate::{Error, Result, Settings};
+use crate::{Error, RemoteFile, Result, Settings};
 
 const MOST_REDIRECTS: usize = 10;
 
@@ -102,7 +103,12 @@ impl Web {
             .transpose()?;
         let rules = std::sync::Arc::new(settings.proxies.rules()?);
         let choose = rules.clone();
+        let authorities = match &settings.certificates {
+            Some(path) => certificates::read(path)?,
+            None => Vec::new(),
+        };
         let client = Client::builder()
+            .tls_certs_merge(authorities)
             .user_agent(concat!("fastar/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
@@ -113,8 +119,11 @@ impl Web {
             .tcp_keepalive(Duration::from_secs(30))
             .build()
             .map_err(|error| Error::Setting {
-                what: "The network client",
-                problem: root(&error),
+                what: "The network",
+                problem: format!(
+                    "{}. Install the system's certificates (the package ca-certificates), or name a file of them in SSL_CERT_FILE",
+                    root(&error).trim_end_matches('.')
+                ),
             })?;
         Ok(Self {
             client,
@@ -132,6 +141,17 @@ impl Web {
             path.pop_if_empty().extend(parts);
         }
         url
+    }
+
+    /// Where the endpoint gives a file, or says who does.
+    pub(crate) fn resolve(&self, file: &RemoteFile) -> Url {
+        let parts: Vec<&str> = file
+            .repo
+            .split('/')
+            .chain(["resolve", &file.revision])
+            .chain(file.path.split('/'))
+            .collect();
+        self.address(&parts)
     }
 
     pub(crate) fn host(&self) -> String {
@@ -218,7 +238,13 @@ impl Web {
         tracing::debug!(host = %host(url), path = url.path(), ?part, "request");
         match tokio::time::timeout(self.stall, request.send()).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(Fault::again(self.why(&error, url))),
+            Ok(Err(error)) => Err(match certificates::distrust(&error) {
+                Some(problem) => Fault::Final(Error::Untrusted {
+                    host: host(url),
+                    problem,
+                }),
+                None => Fault::again(self.why(&error, url)),
+            }),
             Err(_) => Err(Fault::again(format!(
                 "{} did not answer for {} s",
                 host(url),
@@ -375,4 +401,19 @@ pub(crate) fn next_query(headers: &HeaderMap, base: &Url) -> Option<String> {
         .find(|link| link.contains("rel=\"next\"") || link.contains("rel=next"))?;
     let address = next.trim().strip_prefix('<')?.split_once('>')?.0;
     base.join(address).ok()?.query().map(str::to_owned)
+}
+
+/// Whether a file of this name may be a web page.
+pub(crate) fn is_page(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    path.ends_with(".html") || path.ends_with(".htm")
+}
+
+/// Whether contents begin like a web page.
+pub(crate) fn looks_like_a_page(bytes: &[u8]) -> bool {
+    let text = bytes.trim_ascii_start();
+    ["<!doctype html", "<html"].iter().any(|start| {
+        text.get(..start.len())
+            .is_some_and(|found| found.eq_ignore_ascii_case(start.as_bytes()))
+    })
 }
