@@ -170,8 +170,7 @@ fn experts_in_fp8_with_either_kind_of_scale_are_kept() {
 
 #[test]
 fn a_checkpoint_without_drafter_converts() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     folder.convert().unwrap();
     let container = Container::open(&folder.out()).unwrap();
     assert_eq!(
@@ -215,8 +214,7 @@ fn a_container_in_memory_is_the_same_as_on_disk() {
 
 #[test]
 fn progress_grows_to_all_bytes_of_the_checkpoint() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let mut seen = Vec::new();
     convert(&folder.path, &folder.out(), &mut |done, total| {
         seen.push((done, total))
@@ -274,8 +272,7 @@ fn inspect_says_what_is_inside() {
 
 #[test]
 fn any_valid_path_works() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let odd = folder
         .path
         .parent()
@@ -293,8 +290,7 @@ fn any_valid_path_works() {
 #[test]
 fn a_name_that_is_not_utf8_works() {
     use std::os::unix::ffi::OsStrExt as _;
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let out = folder
         .path
         .parent()

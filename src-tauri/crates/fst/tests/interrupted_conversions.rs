@@ -41,6 +41,11 @@ fn journal(folder: &Folder) -> PathBuf {
     folder.out().with_file_name("out.fst.partial.state")
 }
 
+fn assert_ended_as(folder: &Folder, expected: &[u8]) {
+    assert!(fs::read(folder.out()).unwrap() == expected);
+    assert_only_the_container(folder);
+}
+
 fn assert_only_the_container(folder: &Folder) {
     let mut names: Vec<_> = fs::read_dir(folder.out().parent().unwrap())
         .unwrap()
@@ -114,8 +119,7 @@ fn a_shard_may_be_deleted_once_it_is_added_and_is_never_asked_for_again() {
         add(&mut conversion, &folder, name);
     }
     finish(Conversion::open(plan, &folder.out()).unwrap()).unwrap();
-    assert!(fs::read(folder.out()).unwrap() == expected);
-    assert_only_the_container(&folder);
+    assert_ended_as(&folder, &expected);
 }
 
 #[test]
@@ -134,8 +138,7 @@ fn nothing_is_finished_while_a_shard_is_missing() {
 
 #[test]
 fn a_stopped_conversion_goes_on_at_the_tensor_where_it_was() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let expected = undisturbed(&folder);
     let done = stopped(&folder, 40).bytes_done();
     assert!(done > 0);
@@ -150,14 +153,12 @@ fn a_stopped_conversion_goes_on_at_the_tensor_where_it_was() {
         .unwrap();
     assert_eq!(first, Some(done));
     finish(conversion).unwrap();
-    assert!(fs::read(folder.out()).unwrap() == expected);
-    assert_only_the_container(&folder);
+    assert_ended_as(&folder, &expected);
 }
 
 #[test]
 fn a_stop_while_reading_back_loses_nothing() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let mut conversion = open(&folder);
     conversion
         .add_folder(&folder.path, &GO_ON, &mut |_, _, _| {})
@@ -207,8 +208,7 @@ fn what_cannot_be_gone_on_with_is_started_over_and_said() {
         }),
     ];
     for (says, damage) in damages {
-        let folder = Folder::smallest();
-        folder.write();
+        let folder = Folder::written();
         drop(stopped(&folder, 40));
         damage(&folder);
         let conversion = open(&folder);
@@ -236,8 +236,7 @@ fn what_cannot_be_gone_on_with_is_started_over_and_said() {
 
 #[test]
 fn a_journal_without_its_file_is_not_believed() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     drop(stopped(&folder, 40));
     fs::remove_file(partial(&folder)).unwrap();
     let conversion = open(&folder);
@@ -252,8 +251,7 @@ fn a_journal_without_its_file_is_not_believed() {
 
 #[test]
 fn a_kill_after_the_last_rename_is_not_a_reason_to_convert_again() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let mut conversion = open(&folder);
     conversion
         .add_folder(&folder.path, &GO_ON, &mut |_, _, _| {})
@@ -356,8 +354,7 @@ fn a_file_that_is_not_the_planned_shard_is_refused() {
 
 #[test]
 fn a_shard_that_shrinks_in_the_middle_is_an_error_and_what_was_read_is_kept() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let expected = undisturbed(&folder);
     let shard = folder.path.join("model.safetensors");
     let whole = fs::read(&shard).unwrap();
@@ -393,8 +390,7 @@ fn a_shard_that_shrinks_in_the_middle_is_an_error_and_what_was_read_is_kept() {
 
 #[test]
 fn a_panic_in_the_middle_is_as_good_as_a_kill() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let expected = undisturbed(&folder);
     let caught = std::panic::catch_unwind(|| {
         let mut calls = 0;
@@ -406,14 +402,12 @@ fn a_panic_in_the_middle_is_as_good_as_a_kill() {
     assert!(caught.is_err());
     assert!(!folder.out().exists());
     folder.convert().unwrap();
-    assert!(fs::read(folder.out()).unwrap() == expected);
-    assert_only_the_container(&folder);
+    assert_ended_as(&folder, &expected);
 }
 
 #[test]
 fn before_it_is_finished_a_partial_file_is_no_container() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let mut seen = 0;
     convert(&folder.path, &folder.out(), &mut |_, _| {
         assert!(Container::open(&partial(&folder)).is_err());
@@ -426,8 +420,7 @@ fn before_it_is_finished_a_partial_file_is_no_container() {
 
 #[test]
 fn what_was_done_can_be_thrown_away() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     assert!(!discard_unfinished(&folder.out()).unwrap());
     stopped(&folder, 40).discard().unwrap();
     folder.assert_nothing_left();
@@ -438,8 +431,7 @@ fn what_was_done_can_be_thrown_away() {
 
 #[test]
 fn a_second_conversion_to_the_same_file_is_refused_and_disturbs_nothing() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let first = stopped(&folder, 40);
     let error = folder.convert().unwrap_err().to_string();
     assert!(error.contains("another conversion"), "{error}");
@@ -451,8 +443,7 @@ fn a_second_conversion_to_the_same_file_is_refused_and_disturbs_nothing() {
 
 #[test]
 fn a_later_version_goes_on_under_the_name_of_the_one_that_began() {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     let as_made_by = |creator: Option<&str>| {
         let mut checkpoint = Checkpoint::open(&folder.path).unwrap();
         checkpoint.creator = creator.map(str::to_owned);

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
+#[path = "../fuzz/fuzz_targets/read.rs"]
+mod read;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -64,20 +66,8 @@ fn read_everything(bytes: &'static [u8]) -> (usize, usize) {
         most: start,
     });
     if let Ok(container) = fastar_fst::Container::from_static(bytes) {
-        for (name, tensor) in container.tensors() {
-            std::hint::black_box(tensor.data.iter().fold(0u8, |sum, b| sum ^ b));
-            let _ = container.verify_tensor(name);
-        }
-        let (layers, experts) = container.expert_counts();
-        for layer in 0..layers {
-            for expert in 0..experts {
-                if let Ok(record) = container.expert(layer, expert) {
-                    assert_eq!(record.len(), container.expert_layout().bytes);
-                }
-            }
-        }
+        read::read_container(&container);
         let _ = container.verify(&mut |_, _| {});
-        std::hint::black_box(container.inspect().to_string());
     }
     let end = COUNTS.get();
     (end.largest, (end.most - start) as usize)

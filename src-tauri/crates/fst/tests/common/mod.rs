@@ -102,6 +102,13 @@ impl Folder {
         folder
     }
 
+    /// The same, on the disk.
+    pub fn written() -> Self {
+        let folder = Self::smallest();
+        folder.write();
+        folder
+    }
+
     pub fn write_config(&self) {
         fs::write(
             self.path.join("config.json"),
@@ -172,8 +179,7 @@ impl Folder {
 
 /// Bytes of a small container.
 pub fn small_container() -> Vec<u8> {
-    let folder = Folder::smallest();
-    folder.write();
+    let folder = Folder::written();
     folder.convert().unwrap();
     fs::read(folder.out()).unwrap()
 }

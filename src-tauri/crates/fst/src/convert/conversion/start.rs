@@ -1,0 +1,105 @@
+//! What a conversion finds at its target, and how it takes that up.
+
+use std::fmt;
+
+use super::super::journal::{Journal, Unusable};
+use super::super::output::{Partial, remove, size};
+use super::Conversion;
+use crate::error::{Error, Result, shown_path};
+use crate::read::Container;
+
+/// What [`Conversion::open`] found at the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Nothing: this is a new conversion.
+    New,
+    /// The same conversion, unfinished; it goes on.
+    Resumed {
+        /// Bytes of weights that are done.
+        bytes_done: u64,
+    },
+    /// Something that cannot be gone on with, and why; it was replaced.
+    Over {
+        /// A sentence.
+        reason: String,
+    },
+    /// The same conversion, finished; only its journal had not been removed.
+    Finished,
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::New => f.write_str("Started."),
+            Self::Resumed { bytes_done } => write!(
+                f,
+                "Went on with an unfinished conversion: {} were done already.",
+                size(*bytes_done)
+            ),
+            Self::Over { reason } => f.write_str(reason),
+            Self::Finished => f.write_str("This conversion was finished already."),
+        }
+    }
+}
+
+impl Conversion {
+    pub(super) fn take_up(&mut self, fingerprint: u64) -> Result<()> {
+        let count = self.tensors.all.len();
+        let journal = Journal::load(self.output.journal.clone(), fingerprint, count)
+            .map_err(|e| Error::io("read", &self.output.journal, e))?;
+        let total = self.file_bytes();
+        let partial = self.output.open()?;
+        let Some(partial) = partial else {
+            if let Ok(journal) = journal
+                && journal.identity != 0
+                && Container::open(self.output.target())
+                    .is_ok_and(|there| there.identity() == journal.identity)
+            {
+                self.journal = journal;
+                self.start = Start::Finished;
+                self.bytes_done = self.parts.bytes;
+                return Ok(());
+            }
+            self.output.check_room(total, 0)?;
+            // What a journal without its file says is not so.
+            remove(&self.output.journal)?;
+            let partial = self.output.create()?;
+            return self.begin(partial);
+        };
+        self.output.check_room(total, partial.room())?;
+        let why = match journal {
+            Ok(journal) if partial.length().is_ok_and(|length| length == total) => {
+                self.journal = journal;
+                self.partial = Some(partial);
+                self.bytes_done = self.done().map(|t| self.tensors.all[t].bytes).sum();
+                self.start = Start::Resumed {
+                    bytes_done: self.bytes_done,
+                };
+                return Ok(());
+            }
+            Ok(_) => "has not the length it should have",
+            Err(Unusable::Missing) => "has no record of what is in it",
+            Err(Unusable::Damaged) => "has a damaged record of what is in it",
+            Err(Unusable::OtherPlan) => {
+                "was made of another checkpoint, with other options or by another version"
+            }
+        };
+        self.start = Start::Over {
+            reason: format!(
+                "Started over: {}, left by an unfinished conversion, {why}.",
+                shown_path(&self.output.partial)
+            ),
+        };
+        remove(&self.output.journal)?;
+        self.begin(partial)
+    }
+
+    fn begin(&mut self, partial: Partial) -> Result<()> {
+        let total = self.file_bytes();
+        partial
+            .start_over(total)
+            .map_err(|e| self.output.write_error(e, total))?;
+        self.partial = Some(partial);
+        self.save()
+    }
+}

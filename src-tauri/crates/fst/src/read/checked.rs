@@ -1,0 +1,141 @@
+//! What has a checksum, and whether it matches: dense tensors when they are asked for, an expert's record the first time it is read.
+
+use std::sync::atomic::Ordering;
+
+use twox_hash::xxhash3_64::Hasher;
+
+use super::{Container, Text};
+use crate::error::{Error, Result, shown};
+use crate::verify::{CheckedPart, Part};
+
+impl Container {
+    /// Checks one dense tensor against its checksum, every time it is called: reads all its bytes. Call it once, when loading.
+    pub fn verify_tensor(&self, name: &str) -> Result<()> {
+        let index = self.find(name).ok_or_else(|| Error::NoSuchTensor {
+            name: self.name.clone(),
+            tensor: name.to_owned(),
+        })?;
+        self.verify_entry(index)
+    }
+
+    /// Checks every dense tensor and every expert against its checksum: reads the whole file. `progress` gets bytes done and bytes in all.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let total = self.entries.iter().map(|entry| entry.bytes).sum::<u64>()
+            + (self.layers * self.experts) as u64 * self.metadata.layout.bytes as u64;
+        let mut done = 0;
+        for (index, entry) in self.entries.iter().enumerate() {
+            self.verify_entry(index)?;
+            done += entry.bytes;
+            progress(done, total);
+        }
+        for layer in 0..self.layers {
+            for expert in 0..self.experts {
+                self.check_record(layer, expert, self.record(layer, expert))?;
+                done += self.metadata.layout.bytes as u64;
+                progress(done, total);
+            }
+        }
+        Ok(())
+    }
+
+    /// One expert's record, exactly `expert_layout().bytes` long. Its checksum is verified on the first call for each
+    /// expert; a damaged record is an error naming layer and expert.
+    pub fn expert(&self, layer: usize, expert: usize) -> Result<&[u8]> {
+        if layer >= self.layers || expert >= self.experts {
+            return Err(Error::NoSuchExpert {
+                name: self.name.clone(),
+                layer,
+                expert,
+                layers: self.layers,
+                experts: self.experts,
+            });
+        }
+        let record = self.record(layer, expert);
+        let index = layer * self.experts + expert;
+        let (word, bit) = (&self.verified[index / 64], 1u64 << (index % 64));
+        // Relaxed: the bit says something about bytes that never change; two threads may both verify, with the same outcome.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            self.check_record(layer, expert, record)?;
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(record)
+    }
+
+    /// Every part that has a checksum of its own, in the order of the index; none for version 2.
+    pub(crate) fn checked_parts(&self) -> impl Iterator<Item = CheckedPart> + '_ {
+        let tokenizer = match (&self.tokenizer, &self.checksums) {
+            (Text::Here(range), Some(_)) if !range.is_empty() => Some(CheckedPart {
+                part: Part::Tokenizer,
+                offset: range.start,
+                bytes: range.end - range.start,
+                checksum: self.tokenizer_checksum,
+                dtype: None,
+            }),
+            _ => None,
+        };
+        let checksums = self.checksums.clone();
+        let entries = match checksums {
+            Some(_) => self.entries.as_slice(),
+            None => &[],
+        };
+        let dense = entries.iter().map(|entry| CheckedPart {
+            part: Part::Tensor(entry.name.clone()),
+            offset: entry.offset,
+            bytes: entry.bytes,
+            checksum: entry.checksum,
+            dtype: Some(entry.dtype),
+        });
+        let (sums, _) = self.part(&checksums.unwrap_or(0..0)).as_chunks::<8>();
+        let records = sums.iter().enumerate().map(|(number, sum)| CheckedPart {
+            part: Part::Expert {
+                layer: number / self.experts,
+                expert: number % self.experts,
+            },
+            offset: self.records + (number * self.stride) as u64,
+            bytes: self.metadata.layout.bytes as u64,
+            checksum: u64::from_le_bytes(*sum),
+            dtype: None,
+        });
+        tokenizer.into_iter().chain(dense).chain(records)
+    }
+
+    fn verify_entry(&self, index: usize) -> Result<()> {
+        let entry = &self.entries[index];
+        if self.checksums.is_none() || Hasher::oneshot(self.view(index).data) == entry.checksum {
+            return Ok(());
+        }
+        Err(Error::Checksum {
+            name: self.name.clone(),
+            what: format!("tensor {}", shown(&entry.name)),
+        })
+    }
+
+    fn check_record(&self, layer: usize, expert: usize, record: &[u8]) -> Result<()> {
+        let Some(checksums) = &self.checksums else {
+            // Version 2 has none, but its converter wrote zeros for an expert it did not find.
+            return match record.iter().any(|&b| b != 0) {
+                true => Ok(()),
+                false => Err(Error::Original {
+                    message: format!(
+                        "{} has nothing but zeros for expert {expert} of layer {layer}: it was missing when the file was made. Download the file again, or convert the original checkpoint with `fastar convert`.",
+                        self.name
+                    ),
+                }),
+            };
+        };
+        let at = (layer * self.experts + expert) as u64 * 8 + checksums.start;
+        let stored = self.part(&(at..at + 8));
+        if Hasher::oneshot(record).to_le_bytes() == stored {
+            return Ok(());
+        }
+        Err(Error::Checksum {
+            name: self.name.clone(),
+            what: format!("expert {expert} of layer {layer}"),
+        })
+    }
+
+    fn record(&self, layer: usize, expert: usize) -> &[u8] {
+        let start = self.records as usize + (layer * self.experts + expert) * self.stride;
+        &self.bytes[start..start + self.metadata.layout.bytes]
+    }
+}

@@ -1,0 +1,191 @@
+//! From bytes to a container whose every offset, length and name is checked.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+use serde_json::Value;
+use twox_hash::xxhash3_64::Hasher;
+
+use super::file::{Bytes, check_start};
+use super::{Container, Text, Tokenizer};
+use crate::error::{Error, Result, shown};
+use crate::format::{Entry, Header, Metadata, Source, VERSION, decode_directory, index_checksum};
+use crate::layout::EffortTable;
+use crate::v2;
+
+impl Container {
+    pub(super) fn version_2(path: &Path, bytes: Bytes, name: String) -> Result<Self> {
+        let model = v2::open(path, &bytes)?;
+        let (sources, entries): (Vec<_>, Vec<_>) = model.entries.into_iter().unzip();
+        let config_text = model.config.to_string().into_bytes();
+        Ok(Self {
+            version: v2::VERSION,
+            identity: model.identity,
+            config: model.config,
+            config_text,
+            tokenizer: Text::Own(model.tokenizer),
+            tokenizer_checksum: 0,
+            metadata: Metadata {
+                creator: "the original FaStar".to_owned(),
+                source: Source::default(),
+                effort: Some(EffortTable::Preview),
+                layout: model.layout,
+                upgraded: false,
+                indexer: false,
+            },
+            by_name: by_name(&entries),
+            entries,
+            sources,
+            sidecars: model.sidecars,
+            suffixes: model.suffixes,
+            records: model.bank,
+            checksums: None,
+            layers: model.layers,
+            experts: model.experts,
+            stride: model.stride as usize,
+            verified: seen(model.layers * model.experts),
+            bytes,
+            name,
+        })
+    }
+
+    pub(super) fn new(bytes: Bytes, name: String, required: Tokenizer) -> Result<Self> {
+        let damaged = |what: String| Error::Damaged {
+            name: name.clone(),
+            what,
+        };
+        let header_bytes = check_start(&bytes, &name)?;
+        let header = Header::decode(header_bytes).map_err(damaged)?;
+        let actual = bytes.len() as u64;
+        if header.file_bytes != actual {
+            return Err(Error::Length {
+                name,
+                expected: header.file_bytes,
+                actual,
+            });
+        }
+        let map = header.map().map_err(damaged)?;
+        let index = map.index();
+        if index.end > actual || map.records.end > actual {
+            return Err(damaged(format!(
+                "its parts end at {} and the file at {actual}",
+                index.end.max(map.records.end)
+            )));
+        }
+        // The index and the records are inside the file; the tensors are checked with the directory.
+        let part = |range: &Range<u64>| {
+            usize::try_from(range.start)
+                .ok()
+                .zip(usize::try_from(range.end).ok())
+                .and_then(|(start, end)| bytes.get(start..end))
+                .ok_or_else(|| damaged("a part lies outside the file".into()))
+        };
+        let index = part(&(map.config.start..map.checksums.end))?;
+        if index_checksum(header_bytes, index) != header.index_checksum {
+            return Err(Error::Checksum {
+                name,
+                what: "its header and directory".into(),
+            });
+        }
+        let config: Value = serde_json::from_slice(part(&map.config)?)
+            .map_err(|e| damaged(format!("its config is not valid JSON ({e})")))?;
+        let metadata: Metadata = serde_json::from_slice(part(&map.metadata)?)
+            .map_err(|e| damaged(format!("its metadata is not readable ({e})")))?;
+        if !metadata.layout.is_consistent() {
+            return Err(damaged(format!(
+                "its expert layout {} is unknown or contradicts itself",
+                shown(&metadata.layout.id)
+            )));
+        }
+        if metadata.layout.bytes as u64 != header.record_bytes {
+            return Err(damaged(format!(
+                "its expert layout has {} bytes and its records {}",
+                metadata.layout.bytes, header.record_bytes
+            )));
+        }
+        for (field, there_are) in [
+            ("num_hidden_layers", header.layers),
+            ("n_routed_experts", header.experts),
+        ] {
+            if there_are == 0 || config[field].as_u64() != Some(there_are) {
+                return Err(damaged(format!(
+                    "it has {} layers of {} experts, and its config another {field}",
+                    header.layers, header.experts
+                )));
+            }
+        }
+        let tokenizer = part(&map.tokenizer)?;
+        let tokenizer_checksum = match tokenizer {
+            [] => 0,
+            text => Hasher::oneshot(text),
+        };
+        if required == Tokenizer::Whole && tokenizer_checksum != header.tokenizer_checksum {
+            return Err(Error::Checksum {
+                name,
+                what: "its tokenizer".into(),
+            });
+        }
+        let entries =
+            decode_directory(part(&map.directory)?, header.tensors, actual).map_err(damaged)?;
+        map.check_places(&entries, actual, metadata.upgraded)
+            .map_err(damaged)?;
+        let by_name = by_name(&entries);
+        if let Some(twice) = by_name
+            .windows(2)
+            .find(|pair| entries[pair[0]].name == entries[pair[1]].name)
+        {
+            return Err(damaged(format!(
+                "tensor {} is listed twice",
+                shown(&entries[twice[0]].name)
+            )));
+        }
+        // Bounded by the file: the checksum table and the records of layers x experts are inside it.
+        let counts = |value: u64| {
+            usize::try_from(value).map_err(|_| damaged("it is too large for this machine".into()))
+        };
+        let (layers, experts) = (counts(header.layers)?, counts(header.experts)?);
+        let stride = counts(header.record_stride)?;
+        tracing::debug!(
+            tensors = entries.len(),
+            layers,
+            experts,
+            bytes = actual,
+            "container opened"
+        );
+        Ok(Self {
+            version: VERSION,
+            identity: header.index_checksum,
+            config_text: part(&map.config)?.to_vec(),
+            config,
+            tokenizer: Text::Here(map.tokenizer),
+            tokenizer_checksum: header.tokenizer_checksum,
+            metadata,
+            entries,
+            sources: Vec::new(),
+            sidecars: Vec::new(),
+            suffixes: Vec::new(),
+            by_name,
+            records: map.records.start,
+            checksums: Some(map.checksums),
+            layers,
+            experts,
+            stride,
+            verified: seen(layers * experts),
+            bytes,
+            name,
+        })
+    }
+}
+
+fn by_name(entries: &[Entry]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_unstable_by(|&a, &b| entries[a].name.cmp(&entries[b].name));
+    order
+}
+
+fn seen(records: usize) -> Vec<AtomicU64> {
+    (0..records.div_ceil(64))
+        .map(|_| AtomicU64::new(0))
+        .collect()
+}
