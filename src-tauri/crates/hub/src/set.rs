@@ -126,8 +126,22 @@ pub(crate) fn fetch(
     }
     space.check()?;
     let total = space.total;
+    // What is on the disk counts from the first moment, also of files whose turn comes later.
+    let places: Vec<(RemoteFile, PathBuf, u64)> = places
+        .into_iter()
+        .map(|(file, path)| {
+            let there = match crate::presence(&file, &path) {
+                crate::Presence::Whole => file.bytes,
+                crate::Presence::Partial(bytes) => bytes,
+                crate::Presence::Absent => 0,
+            };
+            (file, path, there)
+        })
+        .collect();
     let (sender, receiver) = mpsc::channel();
     let board = Arc::new(Board::default());
+    let there = places.iter().map(|(_, _, there)| there).sum();
+    board.done.store(there, Ordering::Relaxed);
     let events = Mutex::new(sender.clone());
     let job = Arc::new(Job {
         web: web.clone(),
@@ -198,7 +212,7 @@ fn with_missing(error: Error, total: u64, board: &Board, folder: &Path) -> Error
 
 async fn all(
     job: &Arc<Job>,
-    places: Vec<Place>,
+    places: Vec<(RemoteFile, PathBuf, u64)>,
     slots: Arc<Semaphore>,
     sender: &mpsc::Sender<Message>,
 ) -> Result<()> {
@@ -225,13 +239,13 @@ async fn all(
                 }
             }
             permit = slots.clone().acquire_owned(), if starting => {
-                let (Some((file, path)), Ok(permit)) = (places.next(), permit) else {
+                let (Some((file, path, there)), Ok(permit)) = (places.next(), permit) else {
                     starting = false;
                     continue;
                 };
                 let (job, sender) = (job.clone(), sender.clone());
                 running.spawn(async move {
-                    transfer(job, file.clone(), path.clone()).await?;
+                    transfer(job, file.clone(), path.clone(), there).await?;
                     let _ = sender.send(Message::Event(Event::Done { file, path, slot: Slot { _permit: permit } }));
                     Ok(())
                 });

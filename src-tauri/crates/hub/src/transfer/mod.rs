@@ -135,6 +135,15 @@ impl Job {
         }
     }
 
+    /// `now` bytes count instead of `before`, in one step: progress must not fall.
+    fn recount(&self, before: u64, now: u64) {
+        if now >= before {
+            self.gain(now - before);
+        } else {
+            self.lose(before - now);
+        }
+    }
+
     fn gain(&self, bytes: u64) {
         self.board.done.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -149,29 +158,30 @@ impl Job {
     }
 }
 
-/// Brings one file whole and checked under its final name.
+/// Brings one file whole and checked under its final name. `counted` bytes of it are on the board already.
 pub(crate) async fn transfer(
     job: Arc<Job>,
     file: RemoteFile,
     dest: std::path::PathBuf,
+    counted: u64,
 ) -> Result<()> {
     let recheck = job.recheck;
     let (opened, file) = blocking(move || Ok((open(&file, &dest, recheck)?, file))).await?;
     let (table, mut complete) = match opened {
         Opened::Whole => {
-            job.gain(file.bytes);
+            job.recount(counted, file.bytes);
             return Ok(());
         }
         Opened::Unchecked(table) => (Arc::new(table), true),
         Opened::Partial(table) => (Arc::new(table), false),
     };
     let unrecorded = complete && !table.has_records();
-    let mut counted = if complete {
+    let there = if complete {
         file.bytes
     } else {
         table.present()
     };
-    job.gain(counted);
+    job.recount(counted, there);
     let mut before: Option<Vec<u64>> = None;
     let mut host = job.web.host();
     for _ in 0..MOST_ROUNDS {
@@ -183,14 +193,12 @@ pub(crate) async fn transfer(
                     let restarted = table.clone();
                     blocking(move || restarted.restart()).await?;
                     (job.started_over)(&file, why);
-                    counted = 0;
                     continue;
                 }
                 Err(End::Fault(Fault::Final(error))) => return Err(error),
                 Err(End::Fault(_) | End::Stop(_)) => return Err(Error::Cancelled),
             }
         }
-        counted = file.bytes.max(counted);
         let Checked { sha256, bad } = check(&job, &table).await?;
         let right = file
             .sha256

@@ -76,6 +76,39 @@ fn progress_counts_bytes_on_the_disk_and_never_falls_or_passes_the_whole() {
 }
 
 #[test]
+fn what_is_on_the_disk_counts_from_the_first_moment_also_where_its_turn_comes_later() {
+    let files = ["a", "b", "c"].map(|name| (name, bytes(MIB, 3)));
+    let server = HubServer::start(REPO, "", &files);
+    let (hub, snapshot) = hub(&server);
+    let folder = tempfile::tempdir().unwrap();
+    let later = &snapshot.files[1..];
+    let (options, control) = (Options::default(), Control::new());
+    hub.fetch_set(later, folder.path(), &options, &control, |_| {})
+        .unwrap();
+    server.fault("a", Fault::Delay(Duration::from_millis(500)), 1);
+    let (mut first, mut last) = (None, 0);
+    let one_at_a_time = Options {
+        files_at_once: 1,
+        ..Options::default()
+    };
+    hub.fetch_set(
+        &snapshot.files,
+        folder.path(),
+        &one_at_a_time,
+        &control,
+        |event| {
+            if let Event::Progress(progress) = event {
+                first.get_or_insert(progress.done);
+                assert!(progress.done >= last, "{} after {last}", progress.done);
+                last = progress.done;
+            }
+        },
+    )
+    .unwrap();
+    assert_eq!((first, last), (Some(2 * MIB), 3 * MIB));
+}
+
+#[test]
 fn cancel_works_while_the_hub_has_not_answered_yet() {
     let (server, _, folder) = one(MIB);
     let (hub, snapshot) = hub(&server);
