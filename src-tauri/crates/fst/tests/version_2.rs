@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fastar_fst::{Container, draft, inspect};
-use fastar_testkit::{Original, WHOLE, original_checkpoint};
+use fastar_testkit::{Checkpoint, Original, WHOLE, original_checkpoint, smallest_checkpoint};
 
 fn whole() -> Original {
     Original::of(&original_checkpoint(1, 4))
@@ -32,12 +32,9 @@ fn assert_says(error: &str, words: &[&str]) {
     }
 }
 
-#[test]
-fn every_tensor_and_expert_has_the_checkpoint_s_bytes() {
-    let checkpoint = original_checkpoint(1, 4);
-    let set = Original::of(&checkpoint);
-    let folder = tempfile::tempdir().unwrap();
-    let container = Container::open(&set.save(folder.path())).unwrap();
+/// Opens the set and compares every tensor and expert with the checkpoint it was made of.
+fn opened_as(set: &Original, checkpoint: &Checkpoint, folder: &Path) -> Container {
+    let container = Container::open(&set.save(folder)).unwrap();
     let mut seen = 0;
     for (name, tensor) in container.tensors() {
         let (_, shape, data) = &checkpoint.tensors[name];
@@ -58,10 +55,37 @@ fn every_tensor_and_expert_has_the_checkpoint_s_bytes() {
         .filter(|name| !name.contains(".experts.") && !name.contains(".indexer."))
         .count();
     assert_eq!(seen, dense);
-    for expert in 0..32 {
-        let record = container.expert(expert / 8, expert % 8).unwrap();
-        assert_eq!(record, set.main.blocks[expert]);
+    let (layers, experts) = container.expert_counts();
+    assert_eq!(layers * experts, set.main.blocks.len());
+    for (number, block) in set.main.blocks.iter().enumerate() {
+        let record = container.expert(number / experts, number % experts);
+        assert_eq!(record.unwrap(), block);
     }
+    container
+}
+
+#[test]
+fn the_smallest_model_opens_with_a_table_and_with_a_bias() {
+    for hashed in [true, false] {
+        let checkpoint = smallest_checkpoint(1, hashed);
+        let set = Original::of(&checkpoint);
+        let folder = tempfile::tempdir().unwrap();
+        let container = opened_as(&set, &checkpoint, folder.path());
+        let table = container.tensor("layers.0.ffn.gate.tid2eid");
+        assert_eq!(table.is_some(), hashed);
+        let bias = container.tensor("layers.0.ffn.gate.bias");
+        assert_eq!(bias.is_some(), !hashed);
+        assert_eq!(container.config()["hc_mult"], 1);
+    }
+}
+
+#[test]
+fn every_tensor_and_expert_has_the_checkpoint_s_bytes() {
+    let checkpoint = original_checkpoint(1, 4);
+    let set = Original::of(&checkpoint);
+    let folder = tempfile::tempdir().unwrap();
+    let container = opened_as(&set, &checkpoint, folder.path());
+    assert_eq!(container.expert_counts(), (4, 8));
     // What the header and the shapes give; 64, 512 and 128 of the header of the real file would be wrong here.
     for (field, value) in [
         ("num_attention_heads", 4),
