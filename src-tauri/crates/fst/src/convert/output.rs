@@ -10,6 +10,8 @@ use crate::error::{Error, Result, shown_path};
 
 /// Longest target name to which the endings can still be added (file systems allow 255 bytes).
 const MOST_NAME_BYTES: usize = 230;
+/// Bytes after which the system is told to begin with writing them.
+const PENDING_BYTES: u64 = 64 << 20;
 
 /// Where the container will be.
 pub(crate) struct Output {
@@ -198,6 +200,7 @@ impl Output {
         }
         Ok(Partial {
             file,
+            pending: 0,
             #[cfg(test)]
             room: None,
         })
@@ -216,6 +219,8 @@ pub(crate) fn remove(path: &Path) -> Result<bool> {
 /// The partial file, locked against a second conversion.
 pub(crate) struct Partial {
     file: File,
+    /// Bytes written since the system was told to put them on the disk.
+    pending: u64,
     /// Bytes that may still be written before the disk counts as full.
     #[cfg(test)]
     pub room: Option<u64>,
@@ -240,7 +245,14 @@ impl Partial {
                 .ok_or(io::ErrorKind::StorageFull)?;
         }
         self.file.seek(SeekFrom::Start(at))?;
-        self.file.write_all(bytes)
+        self.file.write_all(bytes)?;
+        self.pending += bytes.len() as u64;
+        if self.pending >= PENDING_BYTES {
+            // Starts the writing of what is not on the disk yet and does not wait for it: the next bytes are read meanwhile.
+            forget_pages(&self.file);
+            self.pending = 0;
+        }
+        Ok(())
     }
 
     pub fn read(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
