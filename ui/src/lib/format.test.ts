@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { bytes, count, duration, parameters, speed } from './format';
+import { bytes, count, duration, parameters, percent, remaining, speed } from './format';
 
 describe('numbers as people read them', () => {
   it('separates thousands', () => {
@@ -35,5 +35,23 @@ describe('numbers as people read them', () => {
     expect(parameters(10_400_000)).toBe('10.4 million');
     expect(parameters(284_000_000_000)).toBe('284 billion');
     expect(parameters(900)).toBe('900');
+  });
+
+  it('says 100 % only when everything is there', () => {
+    expect(percent(0, 0)).toBe(0);
+    expect(percent(1, 3)).toBe(33);
+    expect(percent(999_999, 1_000_000)).toBe(99);
+    expect(percent(1_000_000, 1_000_000)).toBe(100);
+    expect(percent(1_000_001, 1_000_000)).toBe(100);
+  });
+
+  it('tells a time to wait no more exactly than it is known', () => {
+    expect(remaining(0)).toBe('less than a minute');
+    expect(remaining(59)).toBe('less than a minute');
+    expect(remaining(60)).toBe('1 min');
+    expect(remaining(3599)).toBe('1 h');
+    expect(remaining(4800)).toBe('1 h 20 min');
+    expect(remaining(86_400)).toBe('1 day');
+    expect(remaining(3 * 86_400 + 7300)).toBe('3 days 2 h');
   });
 });

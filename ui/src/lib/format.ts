@@ -49,3 +49,21 @@ export function parameters(value: number): string {
   }
   return count(value);
 }
+
+/** A part of a whole in percent, never rounded up to 100. */
+export function percent(done: number, total: number): number {
+  if (total <= 0) return 0;
+  return Math.max(0, Math.min(done >= total ? 100 : 99, Math.floor((100 * done) / total)));
+}
+
+/** Time to wait as `2 days 3 h`, `1 h 20 min`, `5 min`, `less than a minute`: no more precise than an estimate is. */
+export function remaining(seconds: number): string {
+  if (seconds < 60) return 'less than a minute';
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return minutes % 60 === 0 ? `${hours} h` : `${hours} h ${minutes % 60} min`;
+  const days = Math.floor(hours / 24);
+  const rest = hours % 24;
+  return `${days === 1 ? '1 day' : `${days} days`}${rest === 0 ? '' : ` ${rest} h`}`;
+}

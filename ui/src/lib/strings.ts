@@ -1,4 +1,5 @@
 /** Every word a person reads, in one place. Plain words; never blame the person. */
+import type { Job, JobPhase } from './api/types';
 import { count } from './format';
 
 export const strings = {
@@ -107,39 +108,137 @@ export const strings = {
   model: {
     demo: 'Demo model',
     button: (name: string) => `Model: ${name}`,
-    title: 'Model',
     loading: (name: string) => `Loading ${name}`,
     loadingMore: 'You can write already; the answer comes when the model is ready.',
     failedTitle: (name: string) => `${name} could not be loaded`,
-    close: 'Close',
-    inUse: 'In use',
     parameters: 'Parameters',
     layers: 'Layers',
     experts: 'Experts per layer',
     context: 'Context',
     contextTokens: (n: number) => `${count(n)} tokens`,
-    file: 'File',
     size: 'Size',
     threads: 'Threads',
-    embedded: 'Inside the app',
-    aboutDemoTitle: 'A small model to try the app with',
     aboutDemo:
-      'It was trained from scratch on simple stories and has exactly the architecture of the real model, about 27,000 times smaller. It answers at once, on any computer, but it knows next to nothing.',
-    realTitle: 'The real one: DeepSeek V4 Flash',
-    real: '284 billion parameters, about 160 GB on disk. FaStar leaves them there and reads the parts it needs; it is made for computers with 64 GB of memory. It has not been tried with the real files yet.',
-    step1:
-      'Get the repository deepseek-ai/DeepSeek-V4-Flash from Hugging Face, into a folder of its own. Converting needs as much disk space again.',
-    step2: 'Convert it once. This makes one file that FaStar can read:',
-    step2Command: 'fastar convert CHECKPOINT_DIR model.fst',
-    step3Desktop: 'Choose the file. FaStar remembers it.',
-    step3Web: 'Start the server with it:',
-    step3WebCommand: 'fastar serve --model model.fst',
+      'A small model to try the app with. It was trained from scratch on simple stories and has exactly the architecture of the real model, about 27,000 times smaller. It answers at once, on any computer, but it knows next to nothing.',
     choose: 'Choose a model file…',
-    chooseOther: 'Choose another file…',
-    webOther: 'To use another model, start the server with it:',
     useDemo: 'Use the demo model',
-    retry: 'Try again',
+    webOther: 'To use a file that lies elsewhere, start the server with it:',
+    webCommand: 'fastar serve --model model.fst',
     copyCommand: 'Copy command',
+  },
+  models: {
+    title: 'Models',
+    close: 'Close',
+    inUse: 'In use',
+    onDisk: 'On this computer',
+    nothing: 'No model has been downloaded yet.',
+    folder: (folder: string) => `Models are kept in ${folder}`,
+    free: (size: string) => `${size} free`,
+    chooseFolder: 'Change folder…',
+    use: 'Use',
+    useOf: (name: string) => `Use ${name}`,
+    more: (name: string) => `More for ${name}`,
+    verify: 'Check every byte',
+    show: 'Show in folder',
+    delete: 'Delete…',
+    deleteAsk: (name: string, size: string) => `Delete ${name} and free ${size}?`,
+    deleteYes: 'Delete',
+    deleteNo: 'Keep',
+    inUseDelete: 'A model in use cannot be deleted. Use another one first.',
+    incomplete: (done: string, total: string | null) =>
+      total === null ? `Left over from a download, ${done}` : `Incomplete: ${done} of ${total}`,
+    unusable: 'Cannot be used',
+    get: 'Get a model',
+    realIntro:
+      'FaStar leaves a model on the disk and reads the parts it needs; it is made for computers with 64 GB of memory. It has not been tried with the real files yet.',
+    recommended: 'Recommended',
+    have: 'On this computer',
+    download: 'Download',
+    downloadOf: (name: string) => `Download ${name}`,
+    sizes: (download: string, peak: string) =>
+      `${download} to download. Needs ${peak} of disk space while it is made.`,
+    sizesAsIs: (download: string) => `${download} to download and on the disk.`,
+    about: (size: string) => `about ${size}`,
+    drafter: (size: string) => `With the drafter (${size})`,
+    noRoom: (needed: string, free: string) =>
+      `Needs ${needed} in the folder for models, and ${free} are free there.`,
+    pause: 'Pause',
+    resume: 'Resume',
+    cancel: 'Cancel…',
+    stop: 'Stop',
+    again: 'Try again',
+    cancelAsk: (size: string) => `Keep the ${size} that have arrived, to go on later, or delete them?`,
+    cancelAskNothing: 'Cancel this download?',
+    cancelKeep: 'Cancel and keep',
+    cancelDelete: 'Cancel and delete',
+    cancelYes: 'Cancel the download',
+    cancelNo: 'Go on',
+    repair: 'Repair',
+    dismiss: 'Dismiss',
+    kind: { download: 'Downloading', verify: 'Checking', repair: 'Repairing' },
+    queued: 'Waits for the work before it',
+    paused: 'Paused',
+    failed: {
+      download: 'The download stopped',
+      verify: 'The check found something',
+      repair: 'The repair stopped',
+    },
+    done: { download: 'Downloaded', verify: 'Checked', repair: 'Repaired' },
+    phase: (phase: JobPhase): string => {
+      switch (phase.phase) {
+        case 'resolving':
+          return 'Looking what there is';
+        case 'downloading':
+          return 'Downloading';
+        case 'stalled':
+          return 'Nothing arrives; connecting again';
+        case 'retrying':
+          return `Trying again in ${phase.seconds} s. ${phase.reason}`;
+        case 'converting':
+          return 'Putting into the model file';
+        case 'verifying':
+          return 'Checking';
+        case 'stopping':
+          return 'Stopping';
+      }
+    },
+    amount: (done: string, total: string) => `${done} of ${total}`,
+    speed: (rate: string) => `${rate}/s`,
+    left: (time: string) => `${time} left`,
+    progressOf: (name: string) => `Progress of ${name}`,
+    chip: (title: string, percent: number) => `${title}: ${percent} % downloaded. Show models`,
+    announce: (job: Job): string => {
+      const states = {
+        queued: 'waits',
+        running: 'goes on',
+        paused: 'is paused',
+        failed: 'has stopped',
+        done: 'is finished',
+        cancelled: 'was cancelled',
+      };
+      const kinds = { download: 'download', verify: 'check', repair: 'repair' };
+      return `The ${kinds[job.kind]} of ${job.title} ${states[job.state]}.`;
+    },
+    settings: {
+      title: 'Download settings',
+      limit: 'Speed limit',
+      limitUnit: 'MB/s',
+      limitHelp: 'Empty: as fast as it goes. Also works for a download that is running.',
+      endpoint: 'Mirror',
+      endpointHelp: 'Empty: huggingface.co. Nothing is asked of any other place once a mirror is set.',
+      proxy: 'Proxy',
+      proxyHelp: 'Empty: what the system says.',
+      token: 'Access token',
+      tokenHelp:
+        'Only needed for repositories that ask for one. It is sent to the address above and nowhere else.',
+      tokenStored: 'A token is stored',
+      tokenForget: 'Forget it',
+      tokenForgotten: 'The token will be forgotten.',
+      resume: 'Go on by itself when FaStar starts again',
+      save: 'Save',
+      saved: 'Saved',
+      badLimit: 'The speed limit must be a number above 0, in MB/s.',
+    },
   },
   notice: {
     dismiss: 'Dismiss this notice',

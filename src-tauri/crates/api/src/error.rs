@@ -17,8 +17,16 @@ pub enum ErrorCode {
     NoModel,
     /// The conversation does not fit the model's context: a new chat is offered.
     ContextFull,
-    /// Chats could not be read or written (full disk, read-only folder).
+    /// Chats or models could not be read or written (full disk, read-only folder).
     Storage,
+    /// The disk has not the room a model needs: another folder is offered.
+    NoSpace,
+    /// A model file is damaged: a repair is offered.
+    Damaged,
+    /// The hub wants a token, or another one: its field is shown.
+    NoAccess,
+    /// The hub cannot be reached or does not have what was asked for: trying again is offered.
+    Hub,
     /// This face of the app cannot do that (for example a file dialog in a browser).
     Unsupported,
     /// A bug of ours; details say where.

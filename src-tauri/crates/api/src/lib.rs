@@ -5,6 +5,8 @@
 
 mod chat;
 mod error;
+mod job;
+mod library;
 mod model;
 mod typescript;
 
@@ -12,5 +14,10 @@ pub use chat::{
     AnswerStats, Chat, ChatSummary, Finish, GenerationEvent, Message, MessageStatus, Role,
 };
 pub use error::{ApiError, ErrorCode};
+pub use job::{Job, JobKind, JobPhase, JobState};
+pub use library::{
+    CatalogueEntry, Condition, DownloadRequest, DownloadSettings, DownloadSettingsChange, Library,
+    ModelFile,
+};
 pub use model::{AppInfo, Face, ModelInfo, ModelState};
 pub use typescript::typescript;

@@ -3,8 +3,10 @@
 use ts_rs::{Config, TS};
 
 use crate::{
-    AnswerStats, ApiError, AppInfo, Chat, ChatSummary, ErrorCode, Face, Finish, GenerationEvent,
-    Message, MessageStatus, ModelInfo, ModelState, Role,
+    AnswerStats, ApiError, AppInfo, CatalogueEntry, Chat, ChatSummary, Condition, DownloadRequest,
+    DownloadSettings, DownloadSettingsChange, ErrorCode, Face, Finish, GenerationEvent, Job,
+    JobKind, JobPhase, JobState, Library, Message, MessageStatus, ModelFile, ModelInfo, ModelState,
+    Role,
 };
 
 /// The whole text of `ui/src/lib/api/types.ts`.
@@ -35,6 +37,17 @@ pub fn typescript() -> String {
         ChatSummary,
         Chat,
         GenerationEvent,
+        Condition,
+        ModelFile,
+        CatalogueEntry,
+        Library,
+        DownloadRequest,
+        DownloadSettings,
+        DownloadSettingsChange,
+        JobKind,
+        JobState,
+        JobPhase,
+        Job,
     );
     out
 }

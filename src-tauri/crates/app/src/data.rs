@@ -82,7 +82,12 @@ pub(crate) fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let temporary = path.with_extension("partial");
     let write = || -> std::io::Result<()> {
-        let mut file = File::create(&temporary)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        // Settings and tokens are nobody else's business.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&temporary)?;
         file.write_all(text)?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;

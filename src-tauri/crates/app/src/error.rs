@@ -18,6 +18,17 @@ pub(crate) enum Error {
     ChatNotFound,
     #[error("This answer does not exist any more.")]
     AnswerNotFound,
+    #[error("This model is no longer there.")]
+    ModelNotFound,
+    #[error("This work is no longer in the list.")]
+    JobNotFound,
+    #[error("{name} is in use.")]
+    ModelInUse { name: String },
+    #[error("Something is being done with {name} already.")]
+    ModelBusy { name: String },
+    /// An error that has its words already.
+    #[error("{0}")]
+    Told(ApiError),
     #[error("{0}")]
     BadRequest(String),
     #[error("This chat already has an answer being written.")]
@@ -126,7 +137,17 @@ const STORAGE_HINT: &str =
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let (code, hint, details) = match &error {
-            Error::ChatNotFound | Error::AnswerNotFound => (ErrorCode::NotFound, None, None),
+            Error::ChatNotFound
+            | Error::AnswerNotFound
+            | Error::ModelNotFound
+            | Error::JobNotFound => (ErrorCode::NotFound, None, None),
+            Error::Told(told) => return told.clone(),
+            Error::ModelInUse { .. } => (ErrorCode::Busy, Some("Use another model first."), None),
+            Error::ModelBusy { .. } => (
+                ErrorCode::Busy,
+                Some("Wait until that has ended, or stop it first."),
+                None,
+            ),
             Error::BadRequest(_) => (ErrorCode::BadRequest, None, None),
             Error::Busy => (
                 ErrorCode::Busy,

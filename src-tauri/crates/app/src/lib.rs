@@ -7,9 +7,13 @@ mod chats;
 mod clock;
 mod data;
 pub mod demo;
+mod downloads;
 mod error;
 mod generation;
 pub mod inference;
+pub mod install;
+pub mod jobs;
+mod library;
 mod links;
 mod models;
 mod sessions;
@@ -21,9 +25,12 @@ mod tests;
 extern crate self as fastar_app;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use fastar_api::{ApiError, AppInfo, Chat, ChatSummary, ErrorCode, Face, ModelState};
+use fastar_api::{
+    ApiError, AppInfo, Chat, ChatSummary, DownloadRequest, DownloadSettings,
+    DownloadSettingsChange, ErrorCode, Face, Job, JobKind, Library, ModelState,
+};
 
 pub use error::guard;
 pub use generation::Listener;
@@ -31,8 +38,9 @@ pub use links::MAX_LINK_BYTES;
 
 use chats::Chats;
 use data::DataFolder;
-use error::Error;
+use error::{Error, lock};
 use generation::Generation;
+use jobs::{Jobs, Order, Workshop};
 use models::Models;
 use sessions::Sessions;
 use settings::Settings;
@@ -41,6 +49,9 @@ type Result<T> = std::result::Result<T, ApiError>;
 
 /// Temperature of answers; `FASTAR_TEMPERATURE` overrides it.
 const TEMPERATURE: f32 = 0.6;
+
+/// Key of the folder with the models.
+const MODELS_FOLDER: &str = "models_folder";
 
 /// How to open the app.
 #[derive(Clone)]
@@ -55,10 +66,15 @@ pub struct Options {
     pub temperature: f32,
     /// Loads models.
     pub loader: inference::Loader,
+    /// Where models are kept, for this run; the folder the person chose when none.
+    pub models_folder: Option<PathBuf>,
+    /// Does the work of jobs in the place of the real one; for tests.
+    pub workshop: Option<Arc<dyn Workshop>>,
 }
 
 impl Options {
-    /// The defaults with what the environment sets: `FASTAR_DATA_DIR`, `FASTAR_MODEL`, `FASTAR_TEMPERATURE`.
+    /// The defaults with what the environment sets: `FASTAR_DATA_DIR`, `FASTAR_MODEL`,
+    /// `FASTAR_MODELS_DIR`, `FASTAR_TEMPERATURE`.
     pub fn from_environment(face: Face) -> Result<Self> {
         let path = |name| {
             std::env::var_os(name)
@@ -84,6 +100,8 @@ impl Options {
             model: path("FASTAR_MODEL"),
             temperature,
             loader: Arc::new(inference::load),
+            models_folder: path("FASTAR_MODELS_DIR"),
+            workshop: None,
         })
     }
 }
@@ -95,7 +113,11 @@ pub struct App(Arc<Inner>);
 struct Inner {
     // Dropped in this order: the lock of the folder goes last.
     generation: Generation,
+    jobs: Jobs,
     models: Arc<Models>,
+    settings: Arc<Mutex<Settings>>,
+    workshop: Arc<dyn Workshop>,
+    models_folder: Option<PathBuf>,
     chats: Arc<Chats>,
     data: DataFolder,
     face: Face,
@@ -105,6 +127,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.generation.shut_down();
+        self.jobs.shut_down();
     }
 }
 
@@ -121,7 +144,19 @@ impl App {
             None => None,
         };
         let chats = Arc::new(chats);
-        let models = Models::start(options.loader, settings, given)?;
+        let settings = Arc::new(Mutex::new(settings));
+        let models = Models::start(options.loader, Arc::clone(&settings), given)?;
+        let workshop = options.workshop.unwrap_or_else(|| {
+            Arc::new(install::Installer::new(Arc::clone(&settings), data.path()))
+        });
+        let (limit, resume) = {
+            let settings = lock(&settings);
+            (
+                downloads::limit(&settings),
+                downloads::resume_at_start(&settings),
+            )
+        };
+        let jobs = Jobs::open(Arc::clone(&chats), Arc::clone(&workshop), limit, resume)?;
         let generation = Generation::start(
             Arc::clone(&chats),
             Arc::clone(&models),
@@ -131,7 +166,11 @@ impl App {
         let notices: Vec<_> = chats_notice.into_iter().chain(settings_notice).collect();
         Ok(Self(Arc::new(Inner {
             generation,
+            jobs,
             models,
+            settings,
+            workshop,
+            models_folder: options.models_folder,
             chats,
             data,
             face: options.face,
@@ -162,6 +201,172 @@ impl App {
     /// Begins to load the embedded demo.
     pub fn model_use_demo(&self) -> Result<ModelState> {
         Ok(self.0.models.use_demo()?)
+    }
+
+    /// The folder with the models: given for this run, chosen, or the one beside the chats.
+    fn models_folder(&self) -> PathBuf {
+        let chosen = || lock(&self.0.settings).text(MODELS_FOLDER);
+        match &self.0.models_folder {
+            Some(folder) => folder.clone(),
+            None => match chosen() {
+                folder if folder.is_empty() => self.0.data.path().join("models"),
+                folder => folder.into(),
+            },
+        }
+    }
+
+    /// Models on the disk and in the catalogue.
+    pub fn model_library(&self) -> Result<Library> {
+        Ok(library::list(
+            &self.models_folder(),
+            &self.0.models.files(),
+            &*self.0.workshop,
+        )?)
+    }
+
+    /// Keeps models in another folder from now on. Those in the old one stay there.
+    pub fn model_folder_choose(&self, folder: &Path) -> Result<Library> {
+        let folder = std::path::absolute(folder).map_err(Error::file(folder))?;
+        let text = folder.to_str().ok_or_else(|| {
+            Error::BadRequest(format!(
+                "The path {} contains bytes that are not text. Choose another folder.",
+                folder.display()
+            ))
+        })?;
+        lock(&self.0.settings).set(&[(MODELS_FOLDER, Some(text.into()))])?;
+        self.model_library()
+    }
+
+    /// Begins to load a model of the model folder.
+    pub fn model_use(&self, file: &str) -> Result<ModelState> {
+        let path = self.models_folder().join(library::checked_name(file)?);
+        if !path.is_file() {
+            return Err(Error::ModelNotFound.into());
+        }
+        self.model_choose(&path)
+    }
+
+    /// The path of a model of the model folder, for a face that can show it.
+    pub fn model_path(&self, file: &str) -> Result<PathBuf> {
+        let folder = self.models_folder();
+        let name = library::checked_name(file)?;
+        [folder.join(name), library::download_folder(&folder, name)]
+            .into_iter()
+            .find(|path| path.exists())
+            .ok_or_else(|| Error::ModelNotFound.into())
+    }
+
+    /// Deletes a model with everything that belongs to it, and returns the bytes that were freed. Refused while it is in use.
+    pub fn model_delete(&self, file: &str) -> Result<u64> {
+        let (folder, name) = (self.models_folder(), library::checked_name(file)?);
+        if self.0.models.files().contains(&folder.join(name)) {
+            return Err(Error::ModelInUse { name: name.into() }.into());
+        }
+        if self.0.jobs.is_busy(&folder, name) {
+            return Err(Error::ModelBusy { name: name.into() }.into());
+        }
+        let freed = library::delete(&folder, name)?;
+        self.0.jobs.forget_file(&folder, name)?;
+        Ok(freed)
+    }
+
+    /// Begins to read a model whole and to compare every checksum.
+    pub fn model_verify(&self, file: &str) -> Result<Job> {
+        self.on_file(JobKind::Verify, file)
+    }
+
+    /// Begins to fetch the damaged records of a model again.
+    pub fn model_repair(&self, file: &str) -> Result<Job> {
+        self.on_file(JobKind::Repair, file)
+    }
+
+    fn on_file(&self, kind: JobKind, file: &str) -> Result<Job> {
+        let (folder, name) = (self.models_folder(), library::checked_name(file)?);
+        if !folder.join(name).is_file() {
+            return Err(Error::ModelNotFound.into());
+        }
+        Ok(self.0.jobs.start(Order {
+            kind,
+            folder,
+            title: name.strip_suffix(library::CONTAINER).unwrap_or(name).into(),
+            file: name.into(),
+            repository: String::new(),
+            revision: String::new(),
+            drafter: true,
+        })?)
+    }
+
+    /// Begins to fetch a model of the catalogue. This is the person's word: before it, nothing was asked of the network.
+    pub fn download_start(&self, request: &DownloadRequest) -> Result<Job> {
+        let entry = library::catalogue::entries()
+            .into_iter()
+            .find(|entry| entry.id == request.entry)
+            .ok_or(Error::ModelNotFound)?;
+        let folder = self.models_folder();
+        if folder.join(&entry.file).exists() {
+            return Err(Error::BadRequest(format!(
+                "{} is in the folder already. Delete it first to download it anew.",
+                entry.file
+            ))
+            .into());
+        }
+        Ok(self.0.jobs.start(Order {
+            kind: JobKind::Download,
+            folder,
+            file: entry.file,
+            title: entry.name,
+            repository: entry.repository,
+            revision: "main".into(),
+            drafter: request.drafter,
+        })?)
+    }
+
+    /// Goes on with a download that has left something on the disk, whoever began it.
+    pub fn download_resume(&self, file: &str) -> Result<Job> {
+        let (folder, name) = (self.models_folder(), library::checked_name(file)?);
+        let left = self.0.workshop.leftover(&folder, name);
+        Ok(self.0.jobs.start(left.ok_or(Error::ModelNotFound)?.order)?)
+    }
+
+    /// How models are fetched.
+    pub fn download_settings(&self) -> DownloadSettings {
+        downloads::shown(&lock(&self.0.settings), self.0.data.path())
+    }
+
+    /// Changes how models are fetched; a speed limit counts at once.
+    pub fn download_settings_set(
+        &self,
+        change: &DownloadSettingsChange,
+    ) -> Result<DownloadSettings> {
+        let mut settings = lock(&self.0.settings);
+        downloads::change(&mut settings, self.0.data.path(), change)?;
+        self.0.jobs.set_limit(downloads::limit(&settings));
+        Ok(downloads::shown(&settings, self.0.data.path()))
+    }
+
+    /// All jobs, the newest first.
+    pub fn job_list(&self) -> Vec<Job> {
+        self.0.jobs.list()
+    }
+
+    /// Stops a job so that it can go on later.
+    pub fn job_pause(&self, id: &str) -> Result<Job> {
+        Ok(self.0.jobs.pause(id)?)
+    }
+
+    /// Goes on with a job that is paused or has failed.
+    pub fn job_resume(&self, id: &str) -> Result<Job> {
+        Ok(self.0.jobs.resume(id)?)
+    }
+
+    /// Gives a job up; what it has on the disk stays if `keep`.
+    pub fn job_cancel(&self, id: &str, keep: bool) -> Result<Job> {
+        Ok(self.0.jobs.cancel(id, keep)?)
+    }
+
+    /// Takes a job that is at rest out of the list.
+    pub fn job_dismiss(&self, id: &str) -> Result<()> {
+        Ok(self.0.jobs.dismiss(id)?)
     }
 
     /// All chats, the last changed first.
@@ -220,6 +425,7 @@ impl App {
     /// Saves and ends what is being written. Called by a face that is about to end; nothing can be sent afterwards.
     pub fn shut_down(&self) {
         self.0.generation.shut_down();
+        self.0.jobs.shut_down();
     }
 }
 

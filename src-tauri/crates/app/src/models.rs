@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) struct Models {
     loader: Loader,
-    settings: Mutex<Settings>,
+    settings: Arc<Mutex<Settings>>,
     state: Mutex<State>,
     changed: Condvar,
     /// Held while a file is being read: two large models at once would not fit.
@@ -32,6 +32,8 @@ struct State {
     in_use: Option<Loaded>,
     /// Number of the last wish.
     wish: u64,
+    /// Its file.
+    wanted: Option<PathBuf>,
 }
 
 /// A model that can answer.
@@ -47,21 +49,22 @@ impl Models {
     /// Begins to load `given` (for this run only), else the remembered file, else the demo.
     pub(crate) fn start(
         loader: Loader,
-        settings: Settings,
+        settings: Arc<Mutex<Settings>>,
         given: Option<PathBuf>,
     ) -> Result<Arc<Self>> {
         let source = given
-            .or_else(|| settings.model())
+            .or_else(|| lock(&settings).model())
             .map_or(Source::Demo, Source::File);
         let models = Arc::new(Self {
             loader,
-            settings: Mutex::new(settings),
+            settings,
             state: Mutex::new(State {
                 shown: ModelState::Loading {
                     name: name(&source),
                 },
                 in_use: None,
                 wish: 0,
+                wanted: None,
             }),
             changed: Condvar::new(),
             loading: Mutex::default(),
@@ -79,6 +82,20 @@ impl Models {
 
     pub(crate) fn state(&self) -> ModelState {
         lock(&self.state).shown.clone()
+    }
+
+    /// Files that are in use, being loaded, or what the next start loads.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let state = lock(&self.state);
+        let in_use = state
+            .in_use
+            .as_ref()
+            .and_then(|used| used.info.path.clone());
+        let mut files: Vec<PathBuf> = in_use.map(PathBuf::from).into_iter().collect();
+        files.extend(state.wanted.clone());
+        drop(state);
+        files.extend(lock(&self.settings).model());
+        files
     }
 
     pub(crate) fn number_in_use(&self) -> Option<u64> {
@@ -103,6 +120,10 @@ impl Models {
         let (wish, shown) = {
             let mut state = lock(&self.state);
             state.wish += 1;
+            state.wanted = match &source {
+                Source::Demo => None,
+                Source::File(path) => Some(path.clone()),
+            };
             state.shown = ModelState::Loading {
                 name: name(&source),
             };

@@ -76,15 +76,37 @@ impl Settings {
                 ))
             })?),
         };
-        let old = self.values.get(MODEL).and_then(Value::as_str);
-        if old == value {
+        self.set(&[(MODEL, value.map(Value::from))])
+    }
+
+    /// A text; empty when it is not set.
+    pub(crate) fn text(&self, key: &str) -> String {
+        let value = self.values.get(key).and_then(Value::as_str);
+        value.unwrap_or_default().to_owned()
+    }
+
+    /// A whole number, where one is set.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        self.values.get(key).and_then(Value::as_u64)
+    }
+
+    /// A switch; off when it is not set.
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        self.values.get(key).and_then(Value::as_bool) == Some(true)
+    }
+
+    /// Sets values, all or none; none for a default, which is not written.
+    pub(crate) fn set(&mut self, changes: &[(&str, Option<Value>)]) -> Result<()> {
+        let mut values = self.values.clone();
+        for (key, value) in changes {
+            match value {
+                Some(value) => values.insert((*key).to_owned(), value.clone()),
+                None => values.remove(*key),
+            };
+        }
+        if values == self.values {
             return Ok(());
         }
-        let mut values = self.values.clone();
-        match value {
-            Some(path) => values.insert(MODEL.to_owned(), Value::from(path)),
-            None => values.remove(MODEL),
-        };
         let text = serde_json::to_vec_pretty(&values).map_err(|error| Error::File {
             path: self.file.clone(),
             source: error.into(),

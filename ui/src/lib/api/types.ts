@@ -1,6 +1,6 @@
 // Generated from the crate fastar-api by `cargo xtask types`. Do not edit.
 
-export type ErrorCode = "not_found" | "bad_request" | "busy" | "no_model" | "context_full" | "storage" | "unsupported" | "internal";
+export type ErrorCode = "not_found" | "bad_request" | "busy" | "no_model" | "context_full" | "storage" | "no_space" | "damaged" | "no_access" | "hub" | "unsupported" | "internal";
 
 export type ApiError = { 
 /**
@@ -255,3 +255,230 @@ chat: ChatSummary,
  * The answer.
  */
 answer: Message, };
+
+export type Condition = { "condition": "whole" } | { "condition": "incomplete", 
+/**
+ * Bytes there are.
+ */
+done_bytes: number, 
+/**
+ * Bytes there will be; none when what is left does not say.
+ */
+total_bytes: number | null, 
+/**
+ * Whether it can be gone on with.
+ */
+resumable: boolean, } | { "condition": "unusable", 
+/**
+ * Why, and what to do.
+ */
+error: ApiError, };
+
+export type ModelFile = { 
+/**
+ * File name in the model folder; names it in every request.
+ */
+file: string, 
+/**
+ * Name for people.
+ */
+name: string, 
+/**
+ * Bytes on the disk, temporary files included: what deleting it frees.
+ */
+disk_bytes: number, 
+/**
+ * Whether it can be used.
+ */
+condition: Condition, 
+/**
+ * It is the model in use, or the remembered one.
+ */
+in_use: boolean, 
+/**
+ * Repository and revision it was made from, where the file says so.
+ */
+source: string | null, };
+
+export type CatalogueEntry = { 
+/**
+ * Names it in a request.
+ */
+id: string, 
+/**
+ * Name for people.
+ */
+name: string, 
+/**
+ * What it is, in one or two sentences.
+ */
+about: string, 
+/**
+ * Repository on the hub.
+ */
+repository: string, 
+/**
+ * File name it gets in the model folder.
+ */
+file: string, 
+/**
+ * Bytes to fetch, drafter included.
+ */
+download_bytes: number, 
+/**
+ * Bytes on the disk once it is there.
+ */
+disk_bytes: number, 
+/**
+ * Most bytes on the disk while it is being made.
+ */
+peak_bytes: number, 
+/**
+ * Of these, what the drafter (for speculative decoding) takes; none when it cannot be left out.
+ */
+drafter_bytes: number | null, 
+/**
+ * The sizes are estimates: the hub was not seen.
+ */
+approximate: boolean, };
+
+export type Library = { 
+/**
+ * The folder with the model files.
+ */
+folder: string, 
+/**
+ * Space left there; none when the system does not say.
+ */
+free_bytes: number | null, 
+/**
+ * What is in the folder, by name.
+ */
+files: Array<ModelFile>, 
+/**
+ * What can be fetched, the recommended one first.
+ */
+catalogue: Array<CatalogueEntry>, };
+
+export type DownloadRequest = { 
+/**
+ * The entry of the catalogue.
+ */
+entry: string, 
+/**
+ * With its drafter, where it has one.
+ */
+drafter: boolean, };
+
+export type DownloadSettings = { 
+/**
+ * Address of a mirror; empty for the hub itself (or what HF_ENDPOINT says).
+ */
+endpoint: string, 
+/**
+ * Address of a proxy, its password replaced by stars; empty for what the system says.
+ */
+proxy: string, 
+/**
+ * Most bytes a second; none for as fast as it goes.
+ */
+bytes_per_second: number | null, 
+/**
+ * A token is stored. The token itself is never sent to a face.
+ */
+has_token: boolean, 
+/**
+ * Downloads that were running when the app ended go on by themselves at the next start.
+ */
+resume_at_start: boolean, };
+
+export type DownloadSettingsChange = { 
+/**
+ * Address of a mirror; empty for the hub itself. A stored token belongs to the address it was entered for: it is forgotten
+ * when the address changes and no new one is given.
+ */
+endpoint: string, 
+/**
+ * Address of a proxy; unchanged when it is the text that [`DownloadSettings::proxy`] shows.
+ */
+proxy: string, 
+/**
+ * Most bytes a second; none for as fast as it goes.
+ */
+bytes_per_second: number | null, 
+/**
+ * A new token; empty forgets the stored one, none leaves it.
+ */
+token: string | null, 
+/**
+ * See [`DownloadSettings::resume_at_start`].
+ */
+resume_at_start: boolean, };
+
+export type JobKind = "download" | "verify" | "repair";
+
+export type JobState = "queued" | "running" | "paused" | "failed" | "done" | "cancelled";
+
+export type JobPhase = { "phase": "resolving" } | { "phase": "downloading" } | { "phase": "stalled" } | { "phase": "retrying", 
+/**
+ * How long the wait is.
+ */
+seconds: number, 
+/**
+ * Why, as one sentence.
+ */
+reason: string, } | { "phase": "converting" } | { "phase": "verifying" } | { "phase": "stopping" };
+
+export type Job = { 
+/**
+ * Id, unique in the app.
+ */
+id: string, 
+/**
+ * What it does.
+ */
+kind: JobKind, 
+/**
+ * Name of the model, for people.
+ */
+title: string, 
+/**
+ * File name of the model in the model folder.
+ */
+file: string, 
+/**
+ * Where the job is in its life.
+ */
+state: JobState, 
+/**
+ * What it does at this moment; none unless running.
+ */
+phase: JobPhase | null, 
+/**
+ * Bytes that are done and safe on the disk.
+ */
+done_bytes: number, 
+/**
+ * Bytes there are to do; none before that is known.
+ */
+total_bytes: number | null, 
+/**
+ * Bytes a second, over the last seconds; none when nothing moves.
+ */
+bytes_per_second: number | null, 
+/**
+ * Seconds to the end at that speed.
+ */
+seconds_left: number | null, 
+/**
+ * Why it failed.
+ */
+error: ApiError | null, 
+/**
+ * What came of it, as one sentence, where there is more to say than that it is done.
+ */
+outcome: string | null, 
+/**
+ * When the person asked for it.
+ */
+created_at: number, };

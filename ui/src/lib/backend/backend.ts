@@ -2,7 +2,19 @@
  * What the interface asks of the app, whoever answers: the desktop shell, `fastar serve`, or a scripted fake.
  * Everything else in the interface is written against this file and knows nothing of IPC or HTTP.
  */
-import type { ApiError, AppInfo, Chat, ChatSummary, GenerationEvent, ModelState } from '../api/types';
+import type {
+  ApiError,
+  AppInfo,
+  Chat,
+  ChatSummary,
+  DownloadRequest,
+  DownloadSettings,
+  DownloadSettingsChange,
+  GenerationEvent,
+  Job,
+  Library,
+  ModelState,
+} from '../api/types';
 
 export type OnEvent = (event: GenerationEvent) => void;
 
@@ -12,6 +24,28 @@ export interface Backend {
   /** Lets the person pick a model file; what came of it is then read from `modelState`. */
   modelChoose(): Promise<void>;
   modelUseDemo(): Promise<void>;
+  /** Models on the disk and in the catalogue. A model on the disk is named by its file name, never by a path. */
+  modelLibrary(): Promise<Library>;
+  /** Lets the person pick the folder for models. */
+  modelFolderChoose(): Promise<void>;
+  modelUse(file: string): Promise<void>;
+  /** Shows the file in the system's file manager. */
+  modelShow(file: string): Promise<void>;
+  modelDelete(file: string): Promise<void>;
+  modelVerify(file: string): Promise<void>;
+  modelRepair(file: string): Promise<void>;
+  downloadStart(request: DownloadRequest): Promise<void>;
+  /** Goes on with a download that has left something on the disk. */
+  downloadResume(file: string): Promise<void>;
+  downloadSettings(): Promise<DownloadSettings>;
+  downloadSettingsSet(change: DownloadSettingsChange): Promise<DownloadSettings>;
+  jobList(): Promise<Job[]>;
+  jobPause(id: string): Promise<void>;
+  jobResume(id: string): Promise<void>;
+  /** Gives a job up; what it has done stays on the disk, or is deleted. */
+  jobCancel(id: string, keep: boolean): Promise<void>;
+  /** Takes a job that is at rest out of the list. */
+  jobDismiss(id: string): Promise<void>;
   chatList(): Promise<ChatSummary[]>;
   chatOpen(id: string): Promise<Chat>;
   chatRename(id: string, title: string): Promise<void>;
@@ -55,6 +89,10 @@ const CODES: ReadonlySet<string> = new Set<ApiError['code']>([
   'no_model',
   'context_full',
   'storage',
+  'no_space',
+  'damaged',
+  'no_access',
+  'hub',
   'unsupported',
   'internal',
 ]);

@@ -13,6 +13,7 @@ import type {
   ModelState,
 } from '../api/types';
 import { type Backend, BackendError, type OnEvent, Unreachable } from './backend';
+import { fakeLibrary, libraries } from './fake-library';
 import { answers, demo, flash, hostile, scenarios, type Scenario } from './fake-scenarios';
 
 /** Lets a held answer go on. */
@@ -115,6 +116,7 @@ export function fake(name: string, holds: number[] = []): Backend {
   };
 
   return {
+    ...fakeLibrary(libraries[name] ?? {}),
     async appInfo() {
       online();
       return {
@@ -133,6 +135,12 @@ export function fake(name: string, holds: number[] = []): Backend {
     },
     async modelUseDemo() {
       model = { state: 'ready', model: demo };
+    },
+    async modelUse(file) {
+      model = {
+        state: 'ready',
+        model: { ...flash, name: file.replace(/\.fst$/, ''), path: `/home/you/FaStar models/${file}` },
+      };
     },
     async chatList() {
       online();

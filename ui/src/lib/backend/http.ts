@@ -2,7 +2,17 @@
  * The browser's way to `fastar serve`. A stream that drops is taken up again where it was: the answer is written by
  * the app and does not depend on anyone listening, so attaching anew gives the text so far and then what follows.
  */
-import type { AppInfo, Chat, ChatSummary, GenerationEvent, Message, ModelState } from '../api/types';
+import type {
+  AppInfo,
+  Chat,
+  ChatSummary,
+  DownloadSettings,
+  GenerationEvent,
+  Job,
+  Library,
+  Message,
+  ModelState,
+} from '../api/types';
 import { strings } from '../strings';
 import { type Backend, BackendError, type OnEvent, toBackendError, Unreachable } from './backend';
 import { EventStreamParser } from './sse';
@@ -157,6 +167,22 @@ export function http(options: HttpOptions): Backend {
     modelState: () => call<ModelState>('model_state'),
     modelChoose: async () => void (await call('model_choose')),
     modelUseDemo: async () => void (await call('model_use_demo')),
+    modelLibrary: () => call<Library>('model_library'),
+    modelFolderChoose: async () => void (await call('model_folder_choose')),
+    modelUse: async (file) => void (await call('model_use', { file })),
+    modelShow: async (file) => void (await call('model_show', { file })),
+    modelDelete: async (file) => void (await call('model_delete', { file })),
+    modelVerify: async (file) => void (await call('model_verify', { file })),
+    modelRepair: async (file) => void (await call('model_repair', { file })),
+    downloadStart: async (request) => void (await call('download_start', { request })),
+    downloadResume: async (file) => void (await call('download_resume', { file })),
+    downloadSettings: () => call<DownloadSettings>('download_settings'),
+    downloadSettingsSet: (change) => call<DownloadSettings>('download_settings_set', { change }),
+    jobList: () => call<Job[]>('job_list'),
+    jobPause: async (id) => void (await call('job_pause', { id })),
+    jobResume: async (id) => void (await call('job_resume', { id })),
+    jobCancel: async (id, keep) => void (await call('job_cancel', { id, keep })),
+    jobDismiss: async (id) => void (await call('job_dismiss', { id })),
     chatList: () => call<ChatSummary[]>('chat_list'),
     chatOpen: (id) => call<Chat>('chat_open', { id }),
     chatRename: async (id, title) => void (await call('chat_rename', { id, title })),

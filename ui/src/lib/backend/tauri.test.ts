@@ -18,6 +18,23 @@ describe('the desktop shell', () => {
     await tauri.modelState();
     await tauri.modelChoose();
     await tauri.modelUseDemo();
+    await tauri.modelLibrary();
+    await tauri.modelFolderChoose();
+    await tauri.modelUse('m.fst');
+    await tauri.modelShow('m.fst');
+    await tauri.modelDelete('m.fst');
+    await tauri.modelVerify('m.fst');
+    await tauri.modelRepair('m.fst');
+    await tauri.downloadStart({ entry: 'e', drafter: true });
+    await tauri.downloadResume('m.fst');
+    await tauri.downloadSettings();
+    const change = { endpoint: '', proxy: '', bytes_per_second: null, token: null, resume_at_start: false };
+    await tauri.downloadSettingsSet(change);
+    await tauri.jobList();
+    await tauri.jobPause('j');
+    await tauri.jobResume('j');
+    await tauri.jobCancel('j', true);
+    await tauri.jobDismiss('j');
     await tauri.chatList();
     await tauri.chatOpen('c');
     await tauri.chatRename('c', 'Title');
@@ -30,6 +47,22 @@ describe('the desktop shell', () => {
       ['model_state', {}],
       ['model_choose', {}],
       ['model_use_demo', {}],
+      ['model_library', {}],
+      ['model_folder_choose', {}],
+      ['model_use', { file: 'm.fst' }],
+      ['model_show', { file: 'm.fst' }],
+      ['model_delete', { file: 'm.fst' }],
+      ['model_verify', { file: 'm.fst' }],
+      ['model_repair', { file: 'm.fst' }],
+      ['download_start', { request: { entry: 'e', drafter: true } }],
+      ['download_resume', { file: 'm.fst' }],
+      ['download_settings', {}],
+      ['download_settings_set', { change }],
+      ['job_list', {}],
+      ['job_pause', { id: 'j' }],
+      ['job_resume', { id: 'j' }],
+      ['job_cancel', { id: 'j', keep: true }],
+      ['job_dismiss', { id: 'j' }],
       ['chat_list', {}],
       ['chat_open', { id: 'c' }],
       ['chat_rename', { id: 'c', title: 'Title' }],

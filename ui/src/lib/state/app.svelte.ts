@@ -3,10 +3,12 @@
  * comes from the app's own answers; the interface only asks.
  */
 import type { ApiError, AppInfo, ChatSummary, GenerationEvent, ModelInfo, ModelState } from '../api/types';
-import { type Backend, BackendError, toBackendError, Unreachable } from '../backend';
+import { type Backend, BackendError, Unreachable } from '../backend';
 import { strings } from '../strings';
 import { spoken } from '../markdown/spoken';
 import { apply, type Conversation, isProvisional, provisional, writing } from './answer';
+import { failure } from './failure';
+import { Models } from './models.svelte';
 
 const MODEL_POLL_MS = 400;
 /** How often a page looks whether its server still runs the same model; a desktop window is the app itself. */
@@ -66,7 +68,13 @@ export class App {
   private polling = false;
   private undoTimer: ReturnType<typeof setTimeout> | undefined;
 
+  readonly models: Models;
+
   constructor(private readonly backend: Backend) {
+    this.models = new Models(backend, async () => {
+      this.failureSeen = false;
+      await this.readModel();
+    });
     backend.onConnection((connected) => {
       this.connected = connected;
       if (connected) void this.refresh();
@@ -111,14 +119,14 @@ export class App {
     } catch (error) {
       if (!(error instanceof Unreachable)) this.startError = failure(error);
     }
-    await Promise.all([this.readModel(), this.readChats()]);
+    await Promise.all([this.readModel(), this.readChats(), this.models.readJobs()]);
   }
 
   /** Reads again what another window or a restart may have changed. */
   async refresh(): Promise<void> {
     this.now = Date.now();
     if (!this.info) return this.readStart();
-    await Promise.all([this.readModel(), this.readChats(), this.reopen()]);
+    await Promise.all([this.readModel(), this.readChats(), this.reopen(), this.models.readJobs()]);
   }
 
   async readChats(): Promise<void> {
@@ -469,18 +477,6 @@ export class App {
     if (id !== '') void this.openChat(id, false);
     else if (this.open.summary !== null) this.newChat(false);
   }
-}
-
-function failure(error: unknown): ApiError {
-  if (error instanceof Unreachable) {
-    return {
-      code: 'internal',
-      message: strings.errors.disconnectedTitle,
-      hint: strings.errors.disconnected,
-      details: null,
-    };
-  }
-  return toBackendError(error, strings.errors.unexpected).api;
 }
 
 function isGone(error: unknown): boolean {

@@ -71,11 +71,19 @@ impl Chats {
         Ok((chats, notice))
     }
 
-    fn read<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+    /// Asks the database something; the jobs have their rows in it as well.
+    pub(crate) fn read<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
         query(&lock(&self.connection)).map_err(Error::database(&self.file))
     }
 
-    fn write<T>(&self, change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
+    /// Changes the database, all or nothing.
+    pub(crate) fn write<T>(
+        &self,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
         let mut connection = lock(&self.connection);
         let whole = || {
             let transaction = connection.transaction()?;

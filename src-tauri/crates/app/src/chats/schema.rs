@@ -16,7 +16,8 @@ use crate::error::{Error, Result, is_damage, is_other_shape};
 pub(super) type Step = &'static str;
 
 /// Never change a released step; add one.
-pub(super) const STEPS: &[Step] = &["
+pub(super) const STEPS: &[Step] = &[
+    "
     CREATE TABLE compatibility (oldest_reader INTEGER NOT NULL) STRICT;
     INSERT INTO compatibility VALUES (1);
     CREATE TABLE chats (
@@ -39,7 +40,17 @@ pub(super) const STEPS: &[Step] = &["
         error TEXT
     ) STRICT;
     CREATE INDEX messages_of_chat ON messages (chat_id, position);
-"];
+",
+    "
+    CREATE TABLE jobs (
+        id TEXT PRIMARY KEY,
+        state TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        work TEXT NOT NULL,
+        job TEXT NOT NULL
+    ) STRICT;
+",
+];
 
 /// What every file has had since the first step: the columns that this version reads and writes.
 const ALWAYS_THERE: &[&str] = &[

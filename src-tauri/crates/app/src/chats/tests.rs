@@ -59,7 +59,7 @@ fn a_step_to_a_new_shape_copies_the_database_first_and_keeps_three_copies() {
     let folder = folder();
     frozen(folder.path());
     let mut steps = schema::STEPS.to_vec();
-    for n in 2..=6 {
+    for n in 3..=7 {
         steps.push(
             [
                 "ALTER TABLE chats ADD COLUMN x2 TEXT",
@@ -67,7 +67,7 @@ fn a_step_to_a_new_shape_copies_the_database_first_and_keeps_three_copies() {
                 "ALTER TABLE chats ADD COLUMN x4 TEXT",
                 "ALTER TABLE chats ADD COLUMN x5 TEXT",
                 "ALTER TABLE chats ADD COLUMN x6 TEXT",
-            ][n - 2],
+            ][n - 3],
         );
         let (chats, _) = Chats::open_with(folder.path(), &steps, DAY * n as i64).unwrap();
         assert_eq!(chats.chat("c1").unwrap().messages.len(), 4);
@@ -76,12 +76,12 @@ fn a_step_to_a_new_shape_copies_the_database_first_and_keeps_three_copies() {
     assert_eq!(
         names(&backups),
         [
-            "chats-1970-01-05-000000-shape-3.db",
             "chats-1970-01-06-000000-shape-4.db",
             "chats-1970-01-07-000000-shape-5.db",
+            "chats-1970-01-08-000000-shape-6.db",
         ]
     );
-    let copy = Connection::open(backups.join("chats-1970-01-07-000000-shape-5.db")).unwrap();
+    let copy = Connection::open(backups.join("chats-1970-01-08-000000-shape-6.db")).unwrap();
     let (count, shape): (i64, i64) = copy
         .query_row(
             "SELECT count(*), (SELECT user_version FROM pragma_user_version) FROM messages",
@@ -89,7 +89,7 @@ fn a_step_to_a_new_shape_copies_the_database_first_and_keeps_three_copies() {
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .unwrap();
-    assert_eq!((count, shape), (6, 5));
+    assert_eq!((count, shape), (6, 6));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_newer_database_opens_when_it_allows_that_and_is_left_alone_when_not() {
         .unwrap();
     drop(older);
 
-    steps.push("UPDATE compatibility SET oldest_reader = 3");
+    steps.push("UPDATE compatibility SET oldest_reader = 4");
     drop(Chats::open_with(folder.path(), &steps, 5000).unwrap());
     let error = Chats::open(folder.path(), 5000).err().expect("refused");
     assert!(error.to_string().contains("newer version"), "{error}");

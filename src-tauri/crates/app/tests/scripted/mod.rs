@@ -94,6 +94,8 @@ impl Script {
             data_folder: Some(folder.to_path_buf()),
             model: None,
             temperature: 0.6,
+            models_folder: None,
+            workshop: None,
             loader: Arc::new(move |source| match source {
                 Source::Demo => Ok(script.model("demo")),
                 Source::File(path) => {

@@ -1,0 +1,201 @@
+//! The folder with the models: what is in it, how much room it takes, and deleting.
+//!
+//! A model is named by the name of its container. To it belong files of the same name with an ending of ours, and the folder of its unfinished
+//! download. Everything else in the folder is somebody else's and is never touched.
+
+pub(crate) mod catalogue;
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+
+use fastar_api::{Condition, Library, ModelFile};
+
+use crate::error::{Error, Result};
+use crate::jobs::Workshop;
+
+/// Ending of a container.
+pub(crate) const CONTAINER: &str = ".fst";
+/// What is added to a container's name for the files that belong to it: sidecars of the older format, and what unfinished work leaves.
+const BELONGS: &[&str] = &[
+    ".hc",
+    ".norm",
+    ".tid2eid",
+    ".partial",
+    ".partial.state",
+    ".partial.state.new",
+];
+/// In the place of [`CONTAINER`]: the folder of an unfinished download.
+const DOWNLOAD: &str = ".download";
+
+/// The folder of the unfinished download of a container.
+pub(crate) fn download_folder(folder: &Path, file: &str) -> PathBuf {
+    let name = file.strip_suffix(CONTAINER).unwrap_or(file);
+    folder.join(format!("{name}{DOWNLOAD}"))
+}
+
+/// The model's name in a request, checked: a plain file name with the right ending, so that no request reaches out of the folder.
+pub(crate) fn checked_name(file: &str) -> Result<&str> {
+    let plain = Path::new(file).file_name().is_some_and(|name| name == file)
+        && file.ends_with(CONTAINER)
+        && file.len() > CONTAINER.len();
+    if plain {
+        Ok(file)
+    } else {
+        Err(Error::ModelNotFound)
+    }
+}
+
+/// What there is, by name. `used` are the files in use or remembered.
+pub(crate) fn list(folder: &Path, used: &[PathBuf], workshop: &dyn Workshop) -> Result<Library> {
+    let mut files = Vec::new();
+    for (file, parts) in models(folder)? {
+        let path = folder.join(&file);
+        let disk_bytes = parts.iter().map(|part| bytes(part)).sum();
+        let (condition, source) = condition(folder, &file, disk_bytes, workshop);
+        files.push(ModelFile {
+            name: file.strip_suffix(CONTAINER).unwrap_or(&file).to_owned(),
+            disk_bytes,
+            condition,
+            in_use: used.contains(&path),
+            source,
+            file,
+        });
+    }
+    Ok(Library {
+        folder: folder.display().to_string(),
+        free_bytes: free_bytes(folder),
+        files,
+        catalogue: catalogue::entries(),
+    })
+}
+
+/// Deletes a model with everything that belongs to it. Returns the bytes that were freed.
+pub(crate) fn delete(folder: &Path, file: &str) -> Result<u64> {
+    let parts = models(folder)?.remove(file).ok_or(Error::ModelNotFound)?;
+    let mut freed = 0;
+    for part in parts {
+        let size = bytes(&part);
+        let facts = fs::symlink_metadata(&part).map_err(Error::file(&part))?;
+        let removed = if facts.is_dir() {
+            fs::remove_dir_all(&part)
+        } else {
+            fs::remove_file(&part)
+        };
+        removed.map_err(Error::file(&part))?;
+        freed += size;
+    }
+    Ok(freed)
+}
+
+/// Bytes that can still be written where `folder` is or will be.
+pub(crate) fn free_bytes(folder: &Path) -> Option<u64> {
+    let there = folder.ancestors().find(|ancestor| ancestor.exists())?;
+    let facts = rustix::fs::statvfs(there).ok()?;
+    facts.f_bavail.checked_mul(facts.f_frsize)
+}
+
+/// Names of the models and the paths of what belongs to each. A folder that does not exist yet is empty.
+fn models(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+    let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(Error::file(folder)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(Error::file(folder))?;
+        // A name that is no text is not one of ours.
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if let Some(file) = model_of(&name, is_dir) {
+            found.entry(file).or_default().push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// The model that a directory entry belongs to.
+fn model_of(name: &str, is_dir: bool) -> Option<String> {
+    if is_dir {
+        let stem = name
+            .strip_suffix(DOWNLOAD)
+            .filter(|stem| !stem.is_empty())?;
+        return Some(format!("{stem}{CONTAINER}"));
+    }
+    let whole = BELONGS
+        .iter()
+        .find_map(|ending| {
+            name.strip_suffix(ending)
+                .filter(|rest| rest.ends_with(CONTAINER))
+        })
+        .unwrap_or(name);
+    (whole.ends_with(CONTAINER) && whole.len() > CONTAINER.len()).then(|| whole.to_owned())
+}
+
+fn condition(
+    folder: &Path,
+    file: &str,
+    disk_bytes: u64,
+    workshop: &dyn Workshop,
+) -> (Condition, Option<String>) {
+    let path = folder.join(file);
+    if path.exists() {
+        return match fastar_fst::inspect(&path) {
+            Ok(about) => (Condition::Whole, about.repository.or(about.source)),
+            Err(error) => {
+                let error = Error::from(fastar_engine::Error::from(error)).into();
+                (Condition::Unusable { error }, None)
+            }
+        };
+    }
+    match workshop.leftover(folder, file) {
+        Some(left) => (
+            Condition::Incomplete {
+                done_bytes: left.done_bytes,
+                total_bytes: left.total_bytes,
+                resumable: true,
+            },
+            Some(left.order.repository),
+        ),
+        None => (
+            Condition::Incomplete {
+                done_bytes: disk_bytes,
+                total_bytes: None,
+                resumable: false,
+            },
+            None,
+        ),
+    }
+}
+
+/// Bytes that a file or folder takes on the disk; what cannot be looked at counts nothing. Links are not followed.
+pub(crate) fn bytes(path: &Path) -> u64 {
+    let Ok(facts) = fs::symlink_metadata(path) else {
+        return 0;
+    };
+    let inside = if facts.is_dir() {
+        fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| bytes(&entry.path()))
+            .sum()
+    } else {
+        0
+    };
+    inside + allocated(&facts)
+}
+
+#[cfg(unix)]
+fn allocated(facts: &Metadata) -> u64 {
+    // Blocks of 512 bytes whatever the file system's own are: files that are begun have their whole length and few blocks.
+    std::os::unix::fs::MetadataExt::blocks(facts) * 512
+}
+
+#[cfg(not(unix))]
+fn allocated(facts: &Metadata) -> u64 {
+    facts.len()
+}
