@@ -18,7 +18,10 @@ impl DataFolder {
     pub(crate) fn take(path: &Path) -> Result<Self> {
         create_private(path)?;
         let path = std::path::absolute(path).map_err(Error::file(path))?;
-        let lock = take_lock(&path)?;
+        let lock = take_lock(&path, |pid| Error::Locked {
+            folder: path.display().to_string(),
+            pid,
+        })?;
         Ok(Self { path, _lock: lock })
     }
 
@@ -45,7 +48,8 @@ fn create_private(path: &Path) -> Result<()> {
     builder.create(path).map_err(Error::file(path))
 }
 
-fn take_lock(folder: &Path) -> Result<File> {
+/// Takes the folder for this process, or says with `taken` who has it. The kernel gives it back when the process dies, however it dies.
+pub(crate) fn take_lock(folder: &Path, taken: impl FnOnce(Option<u32>) -> Error) -> Result<File> {
     let path = folder.join("lock");
     let mut file = File::options()
         .read(true)
@@ -63,10 +67,7 @@ fn take_lock(folder: &Path) -> Result<File> {
                 Ok(_) => text.trim().parse().ok(),
                 Err(_) => None,
             };
-            return Err(Error::Locked {
-                folder: folder.display().to_string(),
-                pid,
-            });
+            return Err(taken(pid));
         }
         Err(TryLockError::Error(source)) => return Err(Error::File { path, source }),
     }

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use fastar_api::{DownloadSettings, DownloadSettingsChange};
+use fastar_hub::{Proxies, Token};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -21,15 +22,6 @@ const STARS: &str = "***";
 /// No address and no token is longer, in bytes.
 const LONGEST: usize = 2000;
 
-/// What is used for a download.
-#[derive(Clone, Default)]
-pub(crate) struct Access {
-    /// Empty for the hub itself or what the environment says.
-    pub(crate) endpoint: String,
-    pub(crate) proxy: String,
-    pub(crate) token: Option<String>,
-}
-
 #[derive(Serialize, Deserialize)]
 struct Stored {
     endpoint: String,
@@ -40,14 +32,31 @@ fn token_file(folder: &Path) -> PathBuf {
     folder.join("hub-token")
 }
 
-/// The settings as they are used, the token included.
-pub(crate) fn access(settings: &Settings, folder: &Path) -> Access {
+/// How the hub is reached: what the person chose here, and `environment` where nothing was chosen. Where a mirror was chosen, only a token that
+/// was entered for it goes there.
+pub(crate) fn reach(
+    settings: &Settings,
+    folder: &Path,
+    environment: fastar_hub::Settings,
+) -> fastar_hub::Settings {
+    let mut reach = environment;
     let endpoint = settings.text(ENDPOINT);
-    Access {
-        token: stored_token(folder, &endpoint),
-        proxy: settings.text(PROXY),
-        endpoint,
+    let token = stored_token(folder, &endpoint);
+    let token = token.as_deref().and_then(Token::new);
+    if endpoint.is_empty() {
+        reach.token = token.or(reach.token);
+    } else {
+        reach.token = token;
+        reach.endpoint = endpoint;
     }
+    let proxy = settings.text(PROXY);
+    if !proxy.is_empty() {
+        reach.proxies = Proxies {
+            direct: reach.proxies.direct,
+            ..Proxies::all(proxy)
+        };
+    }
+    reach
 }
 
 /// The settings as a face may see them.
@@ -205,10 +214,12 @@ mod tests {
             ..wish()
         };
         change(&mut settings, dir.path(), &with_token).unwrap();
-        assert_eq!(
-            access(&settings, dir.path()).token.as_deref(),
-            Some("hf_secret")
-        );
+        let elsewhere = || fastar_hub::Settings {
+            token: Token::new("hf_of_the_environment"),
+            ..fastar_hub::Settings::default()
+        };
+        let used = |settings: &Settings| reach(settings, dir.path(), elsewhere());
+        assert_eq!(used(&settings).token, Token::new("hf_secret"));
         let seen = shown(&settings, dir.path());
         assert!(seen.has_token);
         assert!(!serde_json::to_string(&seen).unwrap().contains("secret"));
@@ -232,7 +243,9 @@ mod tests {
             ..wish()
         };
         change(&mut settings, dir.path(), &mirror).unwrap();
-        assert_eq!(access(&settings, dir.path()).token, None);
+        // No token that was entered for another address goes to the mirror, wherever it comes from.
+        assert_eq!(used(&settings).token, None);
+        assert_eq!(used(&settings).endpoint, "https://mirror.example/hf");
         assert!(!token_file(dir.path()).exists());
         assert_eq!(
             shown(&settings, dir.path()).endpoint,
@@ -258,8 +271,8 @@ mod tests {
         };
         change(&mut settings, dir.path(), &again).unwrap();
         assert_eq!(
-            access(&settings, dir.path()).proxy,
-            "http://me:hidden@proxy.example:3128"
+            reach(&settings, dir.path(), fastar_hub::Settings::default()).proxies,
+            Proxies::all("http://me:hidden@proxy.example:3128")
         );
         assert!(shown(&settings, dir.path()).resume_at_start);
     }

@@ -26,6 +26,18 @@ pub(crate) enum Error {
     ModelInUse { name: String },
     #[error("Something is being done with {name} already.")]
     ModelBusy { name: String },
+    #[error("{name} is being downloaded by another FaStar{}.", owner(*pid))]
+    DownloadedElsewhere { name: String, pid: Option<u32> },
+    #[error("{name} is damaged: {}.", parts_sentence(*parts))]
+    ModelDamaged {
+        name: String,
+        parts: usize,
+        details: String,
+    },
+    #[error(transparent)]
+    Hub(#[from] fastar_hub::Error),
+    #[error(transparent)]
+    Container(#[from] fastar_fst::Error),
     /// An error that has its words already.
     #[error("{0}")]
     Told(ApiError),
@@ -79,6 +91,13 @@ impl Error {
             file: file.clone(),
             source,
         }
+    }
+}
+
+fn parts_sentence(parts: usize) -> String {
+    match parts {
+        1 => "1 part is not as it was made".to_owned(),
+        n => format!("{n} parts are not as they were made"),
     }
 }
 
@@ -148,6 +167,16 @@ impl From<Error> for ApiError {
                 Some("Wait until that has ended, or stop it first."),
                 None,
             ),
+            Error::DownloadedElsewhere { .. } => {
+                (ErrorCode::Busy, Some("Stop that one first."), None)
+            }
+            Error::ModelDamaged { details, .. } => (
+                ErrorCode::Damaged,
+                Some("A repair fetches just these again."),
+                Some(details.clone()),
+            ),
+            Error::Hub(hub) => (hub_code(hub), None, None),
+            Error::Container(container) => (container_code(container), None, None),
             Error::BadRequest(_) => (ErrorCode::BadRequest, None, None),
             Error::Busy => (
                 ErrorCode::Busy,
@@ -215,6 +244,28 @@ impl From<Error> for ApiError {
             hint: hint.map(str::to_owned),
             details,
         }
+    }
+}
+
+fn hub_code(error: &fastar_hub::Error) -> ErrorCode {
+    use fastar_hub::Error as Hub;
+    match error {
+        Hub::NotEnoughSpace { .. } | Hub::Full { .. } => ErrorCode::NoSpace,
+        Hub::Denied { .. } => ErrorCode::NoAccess,
+        Hub::NotWritable { .. } | Hub::Io { .. } | Hub::Occupied { .. } => ErrorCode::Storage,
+        Hub::Setting { .. } | Hub::Name { .. } => ErrorCode::BadRequest,
+        Hub::Busy { .. } => ErrorCode::Busy,
+        _ => ErrorCode::Hub,
+    }
+}
+
+fn container_code(error: &fastar_fst::Error) -> ErrorCode {
+    use fastar_fst::Error as Container;
+    match error {
+        Container::NoSpace { .. } => ErrorCode::NoSpace,
+        Container::Io { .. } | Container::Output { .. } => ErrorCode::Storage,
+        Container::NotFetched { .. } => ErrorCode::Hub,
+        _ => ErrorCode::BadRequest,
     }
 }
 

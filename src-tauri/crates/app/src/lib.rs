@@ -147,7 +147,11 @@ impl App {
         let settings = Arc::new(Mutex::new(settings));
         let models = Models::start(options.loader, Arc::clone(&settings), given)?;
         let workshop = options.workshop.unwrap_or_else(|| {
-            Arc::new(install::Installer::new(Arc::clone(&settings), data.path()))
+            let (settings, folder) = (Arc::clone(&settings), data.path().to_owned());
+            Arc::new(install::Installer::new(move || {
+                let environment = fastar_hub::Settings::from_environment();
+                downloads::reach(&lock(&settings), &folder, environment)
+            }))
         });
         let (limit, resume) = {
             let settings = lock(&settings);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fastar_api::{ApiError, JobKind, JobPhase};
+use fastar_hub::Control;
 use serde::{Deserialize, Serialize};
 
 /// What a person asked for; saved with the job and enough to begin it again.
@@ -45,18 +46,20 @@ pub struct Report {
     pub total_bytes: Option<u64>,
 }
 
-/// Stops work and sets how fast it may be. Looked at by the work several times a second.
+/// Stops work and sets how fast it may be, at once.
 #[derive(Debug, Default)]
 pub struct Steering {
     stop: AtomicBool,
     /// Bytes a second; 0 is no limit.
     limit: AtomicU64,
+    transfer: Control,
 }
 
 impl Steering {
     /// Asks the work to end soon; what is done stays.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.transfer.cancel();
     }
 
     /// Whether the work should end.
@@ -69,10 +72,16 @@ impl Steering {
         &self.stop
     }
 
+    /// For transfers: cancelled by [`stop`](Self::stop), and under the same limit.
+    pub fn transfer(&self) -> &Control {
+        &self.transfer
+    }
+
     /// Most bytes a second; none for no limit.
     pub fn set_limit(&self, bytes_per_second: Option<u64>) {
         self.limit
             .store(bytes_per_second.unwrap_or(0), Ordering::Relaxed);
+        self.transfer.set_limit(bytes_per_second);
     }
 
     /// Most bytes a second.

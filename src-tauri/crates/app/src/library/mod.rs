@@ -16,15 +16,12 @@ use crate::jobs::Workshop;
 
 /// Ending of a container.
 pub(crate) const CONTAINER: &str = ".fst";
-/// What is added to a container's name for the files that belong to it: sidecars of the older format, and what unfinished work leaves.
-const BELONGS: &[&str] = &[
-    ".hc",
-    ".norm",
-    ".tid2eid",
-    ".partial",
-    ".partial.state",
-    ".partial.state.new",
-];
+/// What is added to a container's name for the sidecars of the older format.
+pub(crate) const SIDECARS: &[&str] = &[".hc", ".norm", ".tid2eid"];
+/// Name of a drafter of the older format.
+pub(crate) const DRAFT: &str = "dspark_draft.fst";
+/// What is added to a container's name by unfinished work.
+const UNFINISHED: &[&str] = &[".partial", ".partial.state", ".partial.state.new"];
 /// In the place of [`CONTAINER`]: the folder of an unfinished download.
 const DOWNLOAD: &str = ".download";
 
@@ -32,6 +29,11 @@ const DOWNLOAD: &str = ".download";
 pub(crate) fn download_folder(folder: &Path, file: &str) -> PathBuf {
     let name = file.strip_suffix(CONTAINER).unwrap_or(file);
     folder.join(format!("{name}{DOWNLOAD}"))
+}
+
+/// The folder of a set of files that was ordered as `file`.
+pub(crate) fn set_folder(folder: &Path, file: &str) -> PathBuf {
+    folder.join(file.strip_suffix(CONTAINER).unwrap_or(file))
 }
 
 /// The model's name in a request, checked: a plain file name with the right ending, so that no request reaches out of the folder.
@@ -125,8 +127,9 @@ fn model_of(name: &str, is_dir: bool) -> Option<String> {
             .filter(|stem| !stem.is_empty())?;
         return Some(format!("{stem}{CONTAINER}"));
     }
-    let whole = BELONGS
+    let whole = SIDECARS
         .iter()
+        .chain(UNFINISHED)
         .find_map(|ending| {
             name.strip_suffix(ending)
                 .filter(|rest| rest.ends_with(CONTAINER))

@@ -1,0 +1,97 @@
+//! Reading a model file whole, and mending it from the repository it was made of.
+
+use std::io;
+
+use fastar_api::JobPhase;
+use fastar_fst::{Depth, RemoteCheckpoint};
+use fastar_hub::{Hub, RemoteFile};
+
+use super::{Result, Tell, at, remote};
+use crate::error::Error;
+use crate::jobs::{Ended, Order, Report, Steering};
+
+pub(super) fn verify(order: &Order, steering: &Steering, tell: Tell<'_>) -> Result<Ended> {
+    let report = read_through(order, steering, tell)?;
+    if !report.damaged.is_empty() {
+        return Err(Error::ModelDamaged {
+            name: order.title.clone(),
+            parts: report.damaged.len(),
+            details: report
+                .damaged
+                .iter()
+                .take(20)
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("\n"),
+        });
+    }
+    if !report.suspicious.is_empty() {
+        return Err(Error::BadRequest(format!(
+            "{} is as it was made, but its weights cannot be right. {}",
+            order.title,
+            report.suspicious.join(" ")
+        )));
+    }
+    Ok(Ended::Done(Some(format!(
+        "Every byte is as it was made: {} read.",
+        fastar_fst::size(report.checked_bytes)
+    ))))
+}
+
+fn read_through(order: &Order, steering: &Steering, tell: Tell<'_>) -> Result<fastar_fst::Report> {
+    Ok(fastar_fst::verify(
+        &order.path(),
+        Depth::Full,
+        steering.flag(),
+        &mut |done, all| tell(at(JobPhase::Verifying, done, all)),
+    )?)
+}
+
+pub(super) fn repair(
+    hub: &Hub,
+    order: &Order,
+    steering: &Steering,
+    tell: Tell<'_>,
+) -> Result<Ended> {
+    let path = order.path();
+    let about = fastar_fst::inspect(&path)?;
+    let (Some(repository), Some(revision)) = (about.repository, about.revision) else {
+        return Err(Error::BadRequest(format!(
+            "{} does not say which repository it was made from, so it cannot be mended from there. `fastar repair --from FOLDER` mends it \
+             from the checkpoint.",
+            order.title
+        )));
+    };
+    let report = read_through(order, steering, tell)?;
+    if report.damaged.is_empty() {
+        return Ok(Ended::Done(Some("Nothing was damaged.".to_owned())));
+    }
+    tell(Report {
+        phase: JobPhase::Resolving,
+        done_bytes: 0,
+        total_bytes: None,
+    });
+    let snapshot = hub.snapshot(&repository, &revision, steering.transfer())?;
+    // Headers and small files only, forgotten afterwards.
+    let kept = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
+    let checkpoint =
+        remote::checkpoint(hub, &snapshot, true, (kept.path(), kept.path()), steering)?;
+    let files: Vec<RemoteFile> = snapshot.files;
+    let mut source = RemoteCheckpoint::new(checkpoint, |shard, range| {
+        let file = files.iter().find(|file| file.path == shard);
+        let file = file.ok_or_else(|| io::Error::other("the repository has no such file"))?;
+        hub.read(file, range, steering.transfer())
+            .map_err(io::Error::other)
+    })?;
+    fastar_fst::repair(
+        &path,
+        &report.damaged,
+        &mut source,
+        steering.flag(),
+        &mut |done, all| tell(at(JobPhase::Downloading, done, all)),
+    )?;
+    Ok(Ended::Done(Some(match report.damaged.len() {
+        1 => "One damaged part was fetched again.".to_owned(),
+        parts => format!("{parts} damaged parts were fetched again."),
+    })))
+}

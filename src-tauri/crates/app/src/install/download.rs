@@ -1,0 +1,314 @@
+//! Fetching a checkpoint and making its container meanwhile.
+//!
+//! While shards arrive, a thread of its own puts those that are whole into the container, notes that, removes them, and only then lets the next
+//! one start: the disk holds the container and two shards at most, and whatever moment the process dies in, the next start finds what is done.
+
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use fastar_api::JobPhase;
+use fastar_fst::{Checkpoint, Conversion, Start};
+use fastar_hub::{Event, Hub, Options, Phase, Progress, RemoteFile, Slot};
+
+use super::unfinished::{Record, Unfinished};
+use super::{Result, Tell, at, remote, set};
+use crate::error::Error;
+use crate::jobs::{Ended, Order, Report, Steering};
+use crate::library;
+
+/// Files on their way, or whole and not yet in the container.
+const FILES_AT_ONCE: usize = 2;
+/// How often the end of the last conversion is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often a disk that does not give back what was written may have another go.
+const ATTEMPTS: usize = 3;
+
+pub(super) fn download(
+    hub: &Hub,
+    order: &Order,
+    steering: &Steering,
+    tell: Tell<'_>,
+) -> Result<Ended> {
+    tell(Report {
+        phase: JobPhase::Resolving,
+        done_bytes: 0,
+        total_bytes: None,
+    });
+    let unfinished = Unfinished::take(order)?;
+    let record = match unfinished.load()? {
+        Some(record) => going_on(record, order)?,
+        None => match hub.snapshot(&order.repository, &order.revision, steering.transfer()) {
+            Ok(snapshot) => Record::new(order, snapshot),
+            Err(error) => {
+                // Nothing has come of it yet.
+                unfinished.remove()?;
+                return Err(error.into());
+            }
+        },
+    };
+    if set::is_set(&record.snapshot) {
+        return set::download(hub, order, unfinished, record, steering, tell);
+    }
+    if order.path().exists() {
+        return made_before(order, unfinished, &record);
+    }
+    unfinished.save(&record)?;
+    let work = Work {
+        hub,
+        order,
+        steering,
+        unfinished,
+        record,
+    };
+    let mut checkpoint = remote::checkpoint(
+        hub,
+        &work.record.snapshot,
+        order.drafter,
+        (&work.unfinished.files(), &work.unfinished.headers()),
+        steering,
+    )?;
+    checkpoint.creator = Some(work.record.creator.clone());
+    work.convert(&checkpoint, tell)
+}
+
+/// An unfinished download goes on only with what it was begun with: anything else would lose what it has.
+fn going_on(record: Record, order: &Order) -> Result<Record> {
+    let begun = &record.order;
+    let same = begun.repository == order.repository
+        && begun.revision == order.revision
+        && begun.drafter == order.drafter;
+    if same {
+        return Ok(record);
+    }
+    let drafter = if begun.drafter { "with" } else { "without" };
+    Err(Error::BadRequest(format!(
+        "{} has an unfinished download of {} at {} ({drafter} its drafter), which is another one than {} at {}. Go on with that one, or remove it first.",
+        library::download_folder(&order.folder, &order.file).display(),
+        begun.repository,
+        begun.revision,
+        order.repository,
+        order.revision,
+    )))
+}
+
+/// The container has its name. If this download made it, only its folder is left to remove.
+fn made_before(order: &Order, unfinished: Unfinished, record: &Record) -> Result<Ended> {
+    let path = order.path();
+    let made_here = fastar_fst::inspect(&path).is_ok_and(|about| {
+        about.repository.as_deref() == Some(&record.snapshot.repo)
+            && about.revision.as_deref() == Some(&record.snapshot.revision)
+    });
+    if !made_here {
+        if record.wanted.is_empty() {
+            unfinished.remove()?;
+        }
+        return Err(Error::BadRequest(format!(
+            "{} is there already, and it is another model. Move it away or choose another folder.",
+            path.display()
+        )));
+    }
+    // Its journal may be left as well.
+    fastar_fst::discard_unfinished(&path)?;
+    unfinished.remove()?;
+    Ok(Ended::Done(None))
+}
+
+struct Work<'a> {
+    hub: &'a Hub,
+    order: &'a Order,
+    steering: &'a Steering,
+    unfinished: Unfinished,
+    record: Record,
+}
+
+impl Work<'_> {
+    fn convert(mut self, checkpoint: &Checkpoint, tell: Tell<'_>) -> Result<Ended> {
+        let mut attempt = 1;
+        loop {
+            let mut conversion = Conversion::open(checkpoint.clone(), &self.order.path())?;
+            let warnings = conversion.warnings().join(" ");
+            self.plan(&conversion)?;
+            self.fetch(&mut conversion, tell)?;
+            let finished = conversion.finish(self.steering.flag(), &mut |done, all| {
+                tell(at(JobPhase::Verifying, done, all));
+            });
+            match finished {
+                Ok(()) => {
+                    self.unfinished.remove()?;
+                    return Ok(Ended::Done((!warnings.is_empty()).then_some(warnings)));
+                }
+                // What the disk lost is missing again, and fetched again.
+                Err(error @ fastar_fst::Error::ReadBack { .. }) if attempt < ATTEMPTS => {
+                    tracing::warn!(%error, attempt, "parts of the container are made again");
+                    attempt += 1;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Which shards there are to fetch, and which are done.
+    fn plan(&mut self, conversion: &Conversion) -> Result<()> {
+        let missing: Vec<String> = conversion.missing().iter().map(|s| (*s).into()).collect();
+        let new = !matches!(conversion.start(), Start::Resumed { .. } | Start::Finished);
+        if new || self.record.wanted.is_empty() {
+            self.record.wanted.clone_from(&missing);
+        }
+        self.record.done = self.record.wanted.clone();
+        self.record.done.retain(|shard| !missing.contains(shard));
+        self.unfinished.save(&self.record)?;
+        // Those that were in the container when the process died before it could remove them.
+        for shard in &self.record.done {
+            fastar_hub::remove_file(&self.unfinished.files().join(shard))?;
+        }
+        Ok(())
+    }
+
+    fn fetch(&mut self, conversion: &mut Conversion, tell: Tell<'_>) -> Result<()> {
+        let missing: Vec<RemoteFile> = {
+            let missing = conversion.missing();
+            let wanted = self.record.wanted_files().into_iter();
+            wanted
+                .filter(|file| missing.contains(&file.path.as_str()))
+                .cloned()
+                .collect()
+        };
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let before = self.record.done_bytes();
+        let total = before + missing.iter().map(|file| file.bytes).sum::<u64>();
+        let options = Options {
+            files_at_once: FILES_AT_ONCE,
+            needed: Some(self.room(conversion, &missing)),
+            recheck: false,
+        };
+        let folder = self.unfinished.files();
+        let (hub, steering) = (self.hub, self.steering);
+        let state = Converting::default();
+        let (sender, arrived) = channel();
+        let (fetched, converted) = std::thread::scope(|scope| {
+            let converter = scope.spawn(|| {
+                let converted = self.put_in(conversion, arrived, &state);
+                if converted.is_err() {
+                    steering.transfer().cancel();
+                }
+                converted
+            });
+            let fetched =
+                hub.fetch_set(&missing, &folder, &options, steering.transfer(), |event| {
+                    match event {
+                        Event::Progress(progress) => {
+                            let phase = phase(&progress, state.busy.load(Ordering::Relaxed));
+                            tell(at(phase, before + progress.done, total));
+                        }
+                        Event::Done { file, path, slot } => {
+                            // Fails only when the converter has ended, which cancels this.
+                            let _ = sender.send((file, path, slot));
+                        }
+                        Event::StartedOver { path, why } => {
+                            tracing::warn!(%path, %why, "a file starts over");
+                        }
+                    }
+                });
+            drop(sender);
+            while !converter.is_finished() {
+                let (done, all) = (&state.done, &state.all);
+                if fetched.is_ok() && all.load(Ordering::Relaxed) > 0 {
+                    tell(at(
+                        JobPhase::Converting,
+                        done.load(Ordering::Relaxed),
+                        all.load(Ordering::Relaxed),
+                    ));
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+            (
+                fetched,
+                converter
+                    .join()
+                    .unwrap_or_else(|panic| resume_unwind(panic)),
+            )
+        });
+        // What went wrong first: the transfer was cancelled because the conversion failed, or the other way round.
+        match converted {
+            Err(Error::Container(fastar_fst::Error::Cancelled)) | Ok(()) => {}
+            Err(error) => return Err(error),
+        }
+        fetched?;
+        converted
+    }
+
+    /// Puts shards into the container as they come, until no more come.
+    fn put_in(
+        &mut self,
+        conversion: &mut Conversion,
+        arrived: Receiver<(RemoteFile, PathBuf, Slot)>,
+        state: &Converting,
+    ) -> Result<()> {
+        for (file, path, slot) in arrived {
+            let _span = tracing::info_span!("convert", shard = %file.path).entered();
+            state.busy.store(true, Ordering::Relaxed);
+            conversion.add(&file.path, &path, self.steering.flag(), &mut |done, all| {
+                state.done.store(done, Ordering::Relaxed);
+                state.all.store(all, Ordering::Relaxed);
+            })?;
+            self.record.done.push(file.path);
+            self.unfinished.save(&self.record)?;
+            fastar_hub::remove_file(&path)?;
+            state.busy.store(false, Ordering::Relaxed);
+            drop(slot);
+        }
+        Ok(())
+    }
+
+    /// Bytes that the disk must have room for: the rest of the container, and the shards beside it.
+    fn room(&self, conversion: &Conversion, missing: &[RemoteFile]) -> u64 {
+        let mut partial = self.order.path().into_os_string();
+        partial.push(".partial");
+        let container = conversion
+            .file_bytes()
+            .saturating_sub(library::bytes(&PathBuf::from(partial)));
+        let folder = self.unfinished.files();
+        let beside = remote::two_largest(missing.iter().map(|file| file.bytes));
+        let there: u64 = missing
+            .iter()
+            .map(
+                |file| match fastar_hub::presence(file, &folder.join(&file.path)) {
+                    fastar_hub::Presence::Whole => file.bytes,
+                    fastar_hub::Presence::Partial(bytes) => bytes,
+                    fastar_hub::Presence::Absent => 0,
+                },
+            )
+            .sum();
+        container + beside.saturating_sub(there)
+    }
+}
+
+/// How far the converting thread is.
+#[derive(Default)]
+struct Converting {
+    busy: AtomicBool,
+    done: AtomicU64,
+    all: AtomicU64,
+}
+
+/// What a transfer does, in the words of a job.
+pub(super) fn phase(progress: &Progress, converting: bool) -> JobPhase {
+    match &progress.phase {
+        Phase::Downloading => JobPhase::Downloading,
+        Phase::Stalled { .. } => JobPhase::Stalled,
+        Phase::Waiting { seconds, why } => JobPhase::Retrying {
+            seconds: u32::try_from(*seconds).unwrap_or(u32::MAX),
+            reason: why.clone(),
+        },
+        Phase::Connecting | Phase::Verifying { .. } | Phase::Paused if converting => {
+            JobPhase::Converting
+        }
+        Phase::Verifying { .. } => JobPhase::Verifying,
+        Phase::Connecting | Phase::Paused => JobPhase::Downloading,
+    }
+}
