@@ -4,28 +4,66 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 
 use fastar_api::ApiError;
-use tauri::{AppHandle, WebviewWindow};
-use tauri_plugin_dialog::{DialogExt, MessageDialogKind};
+use tauri::{AppHandle, Manager, WebviewWindow};
+use tauri_plugin_dialog::{DialogExt, FilePath, MessageDialogButtons, MessageDialogKind};
 
 /// Lets the person pick a model file; none when the dialog was closed.
 pub(crate) async fn pick_model(window: &WebviewWindow) -> Option<PathBuf> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    window
+    let dialog = window
         .dialog()
         .file()
         .set_parent(window)
         .set_title("Choose a model")
-        .add_filter("FaStar models", &["fst"])
-        .pick_file(move |file| {
-            // The receiver waits for exactly this.
-            let _ = sender.send(file);
-        });
+        .add_filter("FaStar models", &["fst"]);
+    picked(|answer| dialog.pick_file(answer)).await
+}
+
+/// Lets the person pick the folder for models; none when the dialog was closed.
+pub(crate) async fn pick_folder(window: &WebviewWindow) -> Option<PathBuf> {
+    let dialog = window
+        .dialog()
+        .file()
+        .set_parent(window)
+        .set_title("Choose the folder for models")
+        .set_can_create_directories(true);
+    picked(|answer| dialog.pick_folder(answer)).await
+}
+
+type Answer = Box<dyn FnOnce(Option<FilePath>) + Send>;
+
+async fn picked(show: impl FnOnce(Answer)) -> Option<PathBuf> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    show(Box::new(move |path| {
+        // The receiver waits for exactly this.
+        let _ = sender.send(path);
+    }));
     // A dialog may stay open for minutes: it waits on a thread of its own.
     tauri::async_runtime::spawn_blocking(move || receiver.recv().ok().flatten())
         .await
         .ok()
         .flatten()
-        .and_then(|file| file.into_path().ok())
+        .and_then(|path| path.into_path().ok())
+}
+
+/// Asks before downloads are ended by closing the window; `answer` hears whether it shall close.
+pub(crate) fn ask_to_close(
+    handle: &AppHandle,
+    question: &str,
+    answer: impl FnOnce(bool) + Send + 'static,
+) {
+    let mut dialog = handle
+        .dialog()
+        .message(question)
+        .title("Close FaStar?")
+        .kind(MessageDialogKind::Warning)
+        .buttons(MessageDialogButtons::OkCancelCustom(
+            "Close FaStar".into(),
+            "Keep downloading".into(),
+        ));
+    if let Some(window) = handle.get_webview_window("main") {
+        dialog = dialog.parent(&window);
+    }
+    dialog.show(answer);
 }
 
 /// Says why the app cannot start, and ends it when the person has read it.

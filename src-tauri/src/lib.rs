@@ -2,6 +2,7 @@
 //! desktop has (dialogs, the browser). No logic of chats or models is here.
 
 mod browser;
+mod closing;
 mod commands;
 mod dialogs;
 mod start;
@@ -13,8 +14,9 @@ use std::process::ExitCode;
 
 use fastar_api::{ApiError, Face};
 use fastar_app::{App, Options};
-use tauri::{Manager, RunEvent};
+use tauri::{Manager, RunEvent, WindowEvent};
 
+use closing::Closing;
 use start::{Graphics, Wish};
 
 /// The whole program.
@@ -96,6 +98,22 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             commands::models::model_state,
             commands::models::model_choose,
             commands::models::model_use_demo,
+            commands::models::model_library,
+            commands::models::model_folder_choose,
+            commands::models::model_use,
+            commands::models::model_show,
+            commands::models::model_delete,
+            commands::models::model_verify,
+            commands::models::model_repair,
+            commands::jobs::download_start,
+            commands::jobs::download_resume,
+            commands::jobs::download_settings,
+            commands::jobs::download_settings_set,
+            commands::jobs::job_list,
+            commands::jobs::job_pause,
+            commands::jobs::job_resume,
+            commands::jobs::job_cancel,
+            commands::jobs::job_dismiss,
             commands::chat::chat_list,
             commands::chat::chat_open,
             commands::chat::chat_rename,
@@ -119,11 +137,18 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             Ok(())
         })
         .build(tauri::generate_context!())?;
-    Ok(tauri.run_return(|handle, event| {
-        if let RunEvent::Exit = event
-            && let Some(app) = handle.try_state::<App>()
-        {
-            app.shut_down();
+    let closing = Closing::default();
+    Ok(tauri.run_return(move |handle, event| {
+        let Some(app) = handle.try_state::<App>() else {
+            return;
+        };
+        match event {
+            RunEvent::WindowEvent {
+                event: WindowEvent::CloseRequested { api, .. },
+                ..
+            } if !closing.may_close(handle, &app) => api.prevent_close(),
+            RunEvent::Exit => app.shut_down(),
+            _ => {}
         }
     }))
 }

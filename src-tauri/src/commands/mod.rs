@@ -3,6 +3,7 @@
 //! They run on the async runtime's threads and not on the window's, because they may wait for the disk.
 
 pub(crate) mod chat;
+pub(crate) mod jobs;
 pub(crate) mod models;
 pub(crate) mod system;
 

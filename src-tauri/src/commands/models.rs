@@ -1,10 +1,10 @@
-//! The model in use, and choosing another one.
+//! The model in use, models on the disk, and choosing others. The page names a model by its file name and never by a path.
 
-use fastar_api::{ApiError, ModelState};
+use fastar_api::{ApiError, Job, Library, ModelState};
 use fastar_app::{App, guard};
 use tauri::{State, WebviewWindow};
 
-use crate::dialogs;
+use crate::{browser, dialogs};
 
 type Result<T> = std::result::Result<T, ApiError>;
 
@@ -23,4 +23,49 @@ pub(crate) async fn model_choose(app: State<'_, App>, window: WebviewWindow) -> 
 #[tauri::command(rename_all = "snake_case", async)]
 pub(crate) fn model_use_demo(app: State<'_, App>) -> Result<ModelState> {
     guard(|| app.model_use_demo())
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn model_library(app: State<'_, App>) -> Result<Library> {
+    guard(|| app.model_library())
+}
+
+/// As with [`model_choose`], the folder comes from a dialog of ours, and a cancelled one changes nothing.
+#[tauri::command(rename_all = "snake_case")]
+pub(crate) async fn model_folder_choose(
+    app: State<'_, App>,
+    window: WebviewWindow,
+) -> Result<Library> {
+    let picked = dialogs::pick_folder(&window).await;
+    guard(|| {
+        picked.map_or_else(
+            || app.model_library(),
+            |path| app.model_folder_choose(&path),
+        )
+    })
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn model_use(app: State<'_, App>, file: String) -> Result<ModelState> {
+    guard(|| app.model_use(&file))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn model_show(app: State<'_, App>, file: String) -> Result<()> {
+    guard(|| app.model_path(&file).and_then(|path| browser::show(&path)))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn model_delete(app: State<'_, App>, file: String) -> Result<u64> {
+    guard(|| app.model_delete(&file))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn model_verify(app: State<'_, App>, file: String) -> Result<Job> {
+    guard(|| app.model_verify(&file))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn model_repair(app: State<'_, App>, file: String) -> Result<Job> {
+    guard(|| app.model_repair(&file))
 }

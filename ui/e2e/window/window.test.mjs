@@ -228,6 +228,11 @@ test('the page may use its own commands and nothing else', async (t) => {
   const invoke = (command, args = {}) =>
     app.runAsync(`return await window.__TAURI_INTERNALS__.invoke(args[0], args[1])`, command, args);
   assert.equal((await invoke('app_info')).value.face, 'desktop');
+  assert.deepEqual((await invoke('job_list')).value, []);
+  assert.equal((await invoke('download_settings')).value.has_token, false);
+  const { folder, files, catalogue } = (await invoke('model_library')).value;
+  assert.ok(folder.startsWith('/') && catalogue.length > 0);
+  assert.deepEqual(files, []);
   for (const [command, args] of [
     ['no_such_command', {}],
     ['plugin:window|set_title', { label: 'main', value: 'owned' }],
@@ -236,8 +241,10 @@ test('the page may use its own commands and nothing else', async (t) => {
     ['plugin:app|version', {}],
     ['plugin:path|resolve_directory', { directory: 1 }],
     ['plugin:dialog|open', { options: {} }],
+    ['plugin:dialog|message', { message: 'owned' }],
     ['plugin:opener|open_url', { url: 'https://example.org/' }],
     ['plugin:opener|open_path', { path: '/etc/passwd' }],
+    ['plugin:opener|reveal_item_in_dir', { paths: ['/etc/passwd'] }],
     ['plugin:fs|read_text_file', { path: '/etc/passwd' }],
     ['plugin:shell|open', { path: 'https://example.org/' }],
   ]) {
@@ -255,6 +262,30 @@ test('the page may use its own commands and nothing else', async (t) => {
       url,
     );
     assert.equal(threw, 'bad_request', url);
+  }
+  // A model is named by its file name; what leads out of the folder is no model.
+  for (const file of ['../chats.fst', '/etc/passwd', '..', '.fst', 'no-such-model.fst']) {
+    for (const command of [
+      'model_use',
+      'model_show',
+      'model_delete',
+      'model_verify',
+      'model_repair',
+      'download_resume',
+    ]) {
+      const { threw } = await app.runAsync(
+        `try { await window.__TAURI_INTERNALS__.invoke(args[0], { file: args[1] }) } catch (error) { throw error.code ?? error }`,
+        command,
+        file,
+      );
+      assert.equal(threw, 'not_found', `${command} ${file}`);
+    }
+  }
+  for (const command of ['job_pause', 'job_resume', 'job_dismiss']) {
+    assert.match(
+      (await invoke(command, { id: 'nonsense' })).threw ?? 'went through',
+      /no longer in the list/,
+    );
   }
   assert.ok((await invoke('chat_open', { id: 7 })).threw);
 });

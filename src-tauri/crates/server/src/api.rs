@@ -12,7 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use fastar_api::{ApiError, ErrorCode};
+use fastar_api::{ApiError, DownloadRequest, DownloadSettingsChange, ErrorCode};
 use fastar_app::{App, Listener, guard, unsupported};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,22 @@ pub const COMMANDS: &[&str] = &[
     "model_state",
     "model_choose",
     "model_use_demo",
+    "model_library",
+    "model_folder_choose",
+    "model_use",
+    "model_show",
+    "model_delete",
+    "model_verify",
+    "model_repair",
+    "download_start",
+    "download_resume",
+    "download_settings",
+    "download_settings_set",
+    "job_list",
+    "job_pause",
+    "job_resume",
+    "job_cancel",
+    "job_dismiss",
     "chat_list",
     "chat_open",
     "chat_rename",
@@ -72,6 +88,23 @@ struct ChatId {
 #[derive(Deserialize)]
 struct AnswerId {
     answer_id: String,
+}
+#[derive(Deserialize)]
+struct File {
+    file: String,
+}
+#[derive(Deserialize)]
+struct Start {
+    request: DownloadRequest,
+}
+#[derive(Deserialize)]
+struct Change {
+    change: DownloadSettingsChange,
+}
+#[derive(Deserialize)]
+struct CancelJob {
+    id: String,
+    keep: bool,
 }
 #[derive(Deserialize)]
 struct Link {
@@ -141,6 +174,34 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
             "A model file cannot be chosen in the browser. Start `fastar serve --model FILE`, or use the desktop app.",
         )),
         "model_use_demo" => no_arguments(body).and_then(|()| value(app.model_use_demo()?)),
+        "model_library" => no_arguments(body).and_then(|()| value(app.model_library()?)),
+        "model_folder_choose" => Err(unsupported(
+            "The folder for models cannot be chosen in the browser. Set FASTAR_MODELS_DIR before you start `fastar serve`, or use the desktop app.",
+        )),
+        "model_use" => arguments(body).and_then(|File { file }| value(app.model_use(&file)?)),
+        "model_show" => Err(unsupported(
+            "The browser cannot show a file in the file manager. The folder with the models is named on the models screen.",
+        )),
+        "model_delete" => arguments(body).and_then(|File { file }| value(app.model_delete(&file)?)),
+        "model_verify" => arguments(body).and_then(|File { file }| value(app.model_verify(&file)?)),
+        "model_repair" => arguments(body).and_then(|File { file }| value(app.model_repair(&file)?)),
+        "download_start" => {
+            arguments(body).and_then(|Start { request }| value(app.download_start(&request)?))
+        }
+        "download_resume" => {
+            arguments(body).and_then(|File { file }| value(app.download_resume(&file)?))
+        }
+        "download_settings" => no_arguments(body).and_then(|()| value(app.download_settings())),
+        "download_settings_set" => {
+            arguments(body).and_then(|Change { change }| value(app.download_settings_set(&change)?))
+        }
+        "job_list" => no_arguments(body).and_then(|()| value(app.job_list())),
+        "job_pause" => arguments(body).and_then(|Id { id }| value(app.job_pause(&id)?)),
+        "job_resume" => arguments(body).and_then(|Id { id }| value(app.job_resume(&id)?)),
+        "job_cancel" => {
+            arguments(body).and_then(|CancelJob { id, keep }| value(app.job_cancel(&id, keep)?))
+        }
+        "job_dismiss" => arguments(body).and_then(|Id { id }| value(app.job_dismiss(&id)?)),
         "chat_list" => no_arguments(body).and_then(|()| value(app.chat_list()?)),
         "chat_open" => arguments(body).and_then(|Id { id }| value(app.chat_open(&id)?)),
         "chat_rename" => {
@@ -241,7 +302,10 @@ fn status(code: ErrorCode) -> StatusCode {
         ErrorCode::BadRequest | ErrorCode::ContextFull => StatusCode::BAD_REQUEST,
         ErrorCode::Busy => StatusCode::CONFLICT,
         ErrorCode::NoModel => StatusCode::SERVICE_UNAVAILABLE,
-        ErrorCode::Storage => StatusCode::INSUFFICIENT_STORAGE,
+        ErrorCode::Storage | ErrorCode::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
+        ErrorCode::Damaged => StatusCode::UNPROCESSABLE_ENTITY,
+        ErrorCode::NoAccess => StatusCode::FORBIDDEN,
+        ErrorCode::Hub => StatusCode::BAD_GATEWAY,
         ErrorCode::Unsupported => StatusCode::NOT_IMPLEMENTED,
         ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }

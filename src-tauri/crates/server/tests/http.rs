@@ -6,13 +6,17 @@ mod scripted;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fastar_api::{
-    ApiError, AppInfo, ChatSummary, ErrorCode, Face, GenerationEvent, MessageStatus, ModelState,
+    ApiError, AppInfo, ChatSummary, Condition, DownloadSettings, ErrorCode, Face, GenerationEvent,
+    Job, JobKind, JobPhase, JobState, Library, MessageStatus, ModelState,
 };
-use fastar_app::App;
+use fastar_app::jobs::{Ended, Leftover, Order, Report, Steering, Workshop};
+use fastar_app::{App, Options};
 use scripted::{Script, Step, wait_until};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -23,14 +27,23 @@ struct Running {
     script: Script,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Running {
     fn new() -> Self {
+        Self::with_workshop(None)
+    }
+
+    fn with_workshop(workshop: Option<Arc<dyn Workshop>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let script = Script::new();
-        let app = script.app(folder.path());
+        let app = App::open(Options {
+            workshop,
+            ..script.options(folder.path())
+        })
+        .unwrap();
+        scripted::loaded(&app);
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, address) = std::sync::mpsc::channel();
         let served = app.clone();
@@ -55,7 +68,7 @@ impl Running {
             script,
             stop: Some(stop),
             thread: Some(thread),
-            _folder: folder,
+            folder,
         }
     }
 
@@ -275,11 +288,17 @@ fn every_command_of_the_contract_answers() {
     let restored: ChatSummary = server.post("chat_restore", &json!({"id": chat.id})).json();
     assert_eq!(restored.id, chat.id);
 
-    let choose = server.post("model_choose", &json!({}));
-    assert_eq!(
-        (choose.status, choose.json::<ApiError>().code),
-        (501, ErrorCode::Unsupported)
-    );
+    // What would name a path of this computer is not there for a page, whatever it sends.
+    for command in ["model_choose", "model_folder_choose", "model_show"] {
+        for arguments in [
+            json!({}),
+            json!({"path": "/etc", "folder": "/etc", "file": "good.fst"}),
+        ] {
+            let refused = server.post(command, &arguments);
+            let told = (refused.status, refused.json::<ApiError>().code);
+            assert_eq!(told, (501, ErrorCode::Unsupported), "{command}");
+        }
+    }
     let link = server.post("link_open", &json!({"url": "https://example.org/"}));
     assert_eq!(link.json::<ApiError>().code, ErrorCode::Unsupported);
     let link = server.post("link_open", &json!({"url": "javascript:alert(1)"}));
@@ -289,6 +308,279 @@ fn every_command_of_the_contract_answers() {
         assert_ne!(server.post_text(command, "[]").status, 404, "{command}");
     }
     assert_eq!(server.get("/health").body, b"ok\n");
+}
+
+/// Works until it is stopped, and leaves half of a file.
+struct Endless;
+
+impl Workshop for Endless {
+    fn work(
+        &self,
+        order: &Order,
+        steering: &Steering,
+        report: &mut dyn FnMut(Report),
+    ) -> Result<Ended, ApiError> {
+        let left = order.folder.join(format!("{}.partial", order.file));
+        std::fs::create_dir_all(&order.folder).unwrap();
+        std::fs::write(&left, vec![7; 50_000]).unwrap();
+        report(Report {
+            phase: JobPhase::Downloading,
+            done_bytes: 50_000,
+            total_bytes: Some(100_000),
+        });
+        while !steering.is_stopped() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(Ended::Stopped)
+    }
+
+    fn leftover(&self, folder: &Path, file: &str) -> Option<Leftover> {
+        let done_bytes = folder
+            .join(format!("{file}.partial"))
+            .metadata()
+            .ok()?
+            .len();
+        Some(Leftover {
+            order: Order {
+                kind: JobKind::Download,
+                folder: folder.to_path_buf(),
+                file: file.into(),
+                title: "A model".into(),
+                repository: "a/b".into(),
+                revision: "main".into(),
+                drafter: true,
+            },
+            done_bytes,
+            total_bytes: Some(100_000),
+        })
+    }
+
+    fn discard(&self, folder: &Path, file: &str) -> Result<(), ApiError> {
+        std::fs::remove_file(folder.join(format!("{file}.partial"))).unwrap();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_download_is_started_paused_gone_on_with_and_cancelled_over_http() {
+    let server = Running::with_workshop(Some(Arc::new(Endless)));
+    let folder = server.folder.path().join("models");
+    let library = || server.post("model_library", &json!({})).json::<Library>();
+    let jobs = || server.post("job_list", &json!({})).json::<Vec<Job>>();
+    let state = |wanted: JobState| {
+        wait_until("the job is in the state that was asked for", || {
+            jobs()[0].state == wanted && (wanted != JobState::Running || jobs()[0].done_bytes > 0)
+        });
+    };
+    let offered = library();
+    assert_eq!(
+        (offered.folder.as_str(), offered.files.len()),
+        (folder.to_str().unwrap(), 0)
+    );
+    let entry = &offered.catalogue[0];
+    assert_eq!(jobs(), []);
+
+    let start = json!({"request": {"entry": entry.id, "drafter": false}});
+    let job: Job = server.post("download_start", &start).json();
+    assert_eq!(
+        (job.kind, job.file.as_str()),
+        (JobKind::Download, entry.file.as_str())
+    );
+    state(JobState::Running);
+    let again = server.post("download_start", &start);
+    assert_eq!(
+        (again.status, again.json::<ApiError>().code),
+        (409, ErrorCode::Busy)
+    );
+
+    let id = json!({"id": job.id});
+    server.post("job_pause", &id).json::<Job>();
+    state(JobState::Paused);
+    let half = library().files.remove(0);
+    assert_eq!(half.file, entry.file);
+    assert_eq!(
+        half.condition,
+        Condition::Incomplete {
+            done_bytes: 50_000,
+            total_bytes: Some(100_000),
+            resumable: true
+        }
+    );
+    server.post("job_resume", &id).json::<Job>();
+    state(JobState::Running);
+    let cancel = |keep: bool| json!({"id": job.id, "keep": keep});
+    server.post("job_cancel", &cancel(true)).json::<Job>();
+    state(JobState::Cancelled);
+    assert_eq!(server.post("job_dismiss", &id).body, b"null");
+    assert_eq!(jobs(), []);
+
+    let job: Job = server
+        .post("download_resume", &json!({"file": entry.file}))
+        .json();
+    state(JobState::Running);
+    let cancel = server.post("job_cancel", &json!({"id": job.id, "keep": false}));
+    assert_eq!(cancel.status, 200);
+    state(JobState::Cancelled);
+    assert_eq!(library().files, []);
+}
+
+#[test]
+fn models_are_used_checked_repaired_and_deleted_by_their_name_over_http() {
+    let server = Running::with_workshop(Some(Arc::new(Endless)));
+    let folder = server.folder.path().join("models");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("good.fst"), vec![1; 5000]).unwrap();
+    let good = json!({"file": "good.fst"});
+    for (command, kind) in [
+        ("model_verify", JobKind::Verify),
+        ("model_repair", JobKind::Repair),
+    ] {
+        let job: Job = server.post(command, &good).json();
+        assert_eq!((job.kind, job.file.as_str()), (kind, "good.fst"));
+        let busy = server.post("model_delete", &good);
+        assert_eq!(
+            (busy.status, busy.json::<ApiError>().code),
+            (409, ErrorCode::Busy)
+        );
+        server
+            .post("job_cancel", &json!({"id": job.id, "keep": true}))
+            .json::<Job>();
+        wait_until("the job has ended", || {
+            server.app.job_list()[0].state == JobState::Cancelled
+        });
+    }
+    server.post("model_use", &good).json::<ModelState>();
+    scripted::loaded(&server.app);
+    let used = server.post("model_delete", &good);
+    assert_eq!(
+        (used.status, used.json::<ApiError>().code),
+        (409, ErrorCode::Busy)
+    );
+    server
+        .post("model_use_demo", &json!({}))
+        .json::<ModelState>();
+    scripted::loaded(&server.app);
+    let on_disk = server
+        .post("model_library", &json!({}))
+        .json::<Library>()
+        .files[0]
+        .disk_bytes;
+    assert!(on_disk >= 5000);
+    assert_eq!(server.post("model_delete", &good).json::<u64>(), on_disk);
+    assert!(!folder.join("good.fst").exists());
+    assert_eq!(server.post("model_delete", &good).status, 404);
+}
+
+#[test]
+fn a_name_that_leads_out_of_the_model_folder_is_no_model() {
+    let server = Running::with_workshop(Some(Arc::new(Endless)));
+    std::fs::create_dir(server.folder.path().join("models")).unwrap();
+    let outside = server.folder.path().join("good.fst");
+    std::fs::write(&outside, "outside").unwrap();
+    std::fs::write(server.folder.path().join("good.fst.partial"), "outside").unwrap();
+    let absolute = outside.to_str().unwrap();
+    for name in [
+        "../good.fst",
+        "./good.fst",
+        "models/../../good.fst",
+        absolute,
+        "good.fst/",
+        "good.fst/.",
+        "..",
+        "",
+        ".fst",
+        "../.fst",
+        "good.fst\0.fst",
+        "..\\good.fst",
+        "chats.db",
+        "hub-token",
+    ] {
+        for command in [
+            "model_use",
+            "model_delete",
+            "model_verify",
+            "model_repair",
+            "download_resume",
+        ] {
+            let refused = server.post(command, &json!({"file": name}));
+            assert_eq!(refused.status, 404, "{command} {name:?}");
+            assert_eq!(refused.json::<ApiError>().code, ErrorCode::NotFound);
+        }
+    }
+    assert_eq!(std::fs::read(&outside).unwrap(), b"outside");
+    assert_eq!(server.app.job_list(), []);
+    for (command, arguments) in [
+        (
+            "download_start",
+            json!({"request": {"entry": "../x", "drafter": true}}),
+        ),
+        ("job_pause", json!({"id": "nonsense"})),
+        ("job_resume", json!({"id": "nonsense"})),
+        ("job_cancel", json!({"id": "nonsense", "keep": false})),
+        ("job_dismiss", json!({"id": "nonsense"})),
+    ] {
+        let refused = server.post(command, &arguments);
+        let told = (refused.status, refused.json::<ApiError>().code);
+        assert_eq!(told, (404, ErrorCode::NotFound), "{command}");
+    }
+    for (command, body) in [
+        ("model_use", r#"{"file":7}"#),
+        ("model_delete", r#"{"path":"good.fst"}"#),
+        ("download_start", r#"{"entry":"flash-0731","drafter":true}"#),
+        ("download_settings_set", r#"{"change":{"endpoint":""}}"#),
+        ("job_cancel", r#"{"id":"x"}"#),
+        ("job_list", "7"),
+    ] {
+        let refused = server.post_text(command, body);
+        let told = (refused.status, refused.json::<ApiError>().code);
+        assert_eq!(told, (400, ErrorCode::BadRequest), "{command}");
+    }
+}
+
+#[test]
+fn download_settings_are_changed_over_http_and_a_token_never_comes_back() {
+    let server = Running::new();
+    let change = |change: Value| server.post("download_settings_set", &json!({"change": change}));
+    let wish = json!({
+        "endpoint": "https://mirror.example", "proxy": "http://me:hidden@proxy.example:3128",
+        "bytes_per_second": 1_000_000, "token": "hf_secret", "resume_at_start": true,
+    });
+    let set = change(wish);
+    let text = String::from_utf8(set.body.clone()).unwrap();
+    assert!(
+        !text.contains("secret") && !text.contains("hidden"),
+        "{text}"
+    );
+    let shown: DownloadSettings = set.json();
+    assert_eq!(
+        shown,
+        DownloadSettings {
+            endpoint: "https://mirror.example".into(),
+            proxy: "http://me:***@proxy.example:3128/".into(),
+            bytes_per_second: Some(1_000_000),
+            has_token: true,
+            resume_at_start: true,
+        }
+    );
+    assert_eq!(
+        server
+            .post("download_settings", &json!({}))
+            .json::<DownloadSettings>(),
+        shown
+    );
+    let wrong = change(json!({
+        "endpoint": "file:///etc", "proxy": "", "bytes_per_second": null, "token": "x", "resume_at_start": false,
+    }));
+    assert_eq!(
+        (wrong.status, wrong.json::<ApiError>().code),
+        (400, ErrorCode::BadRequest)
+    );
+    assert_eq!(
+        server
+            .post("download_settings", &json!({}))
+            .json::<DownloadSettings>(),
+        shown
+    );
 }
 
 #[test]
@@ -439,6 +731,13 @@ fn other_names_for_this_computer_and_other_pages_are_refused() {
             "{}",
             response.head
         );
+    }
+    for command in fastar_server::COMMANDS {
+        let foreign = format!("{own}Origin: http://evil.example\r\n{json_type}");
+        for (headers, status) in [(foreign, 403), (own.clone(), 415)] {
+            let refused = server.post_with(&format!("/api/{command}"), &headers, "{}");
+            assert_eq!(refused.status, status, "{command}");
+        }
     }
     let page = server.raw("GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
     assert_eq!(page.status, 403);
