@@ -43,6 +43,22 @@ export async function goOn(page: Page): Promise<void> {
   await page.evaluate(() => window.dispatchEvent(new Event('fake-go-on')));
 }
 
+/** Moves the scripted app's jobs by a share of the whole, from 0 to 1; they never move by themselves. The page looks at once. */
+export async function step(page: Page, share: number): Promise<void> {
+  await page.evaluate((detail) => {
+    window.dispatchEvent(new CustomEvent('fake-step', { detail }));
+    window.dispatchEvent(new Event('focus'));
+  }, share);
+}
+
+/** From now on the scripted app answers, or does not. */
+export async function connect(page: Page, connected: boolean): Promise<void> {
+  await page.evaluate(
+    (detail) => window.dispatchEvent(new CustomEvent('fake-connected', { detail })),
+    connected,
+  );
+}
+
 /** Waits until nothing is being written. */
 export async function settled(page: Page): Promise<void> {
   await expect(page.getByTestId('send')).toBeVisible();

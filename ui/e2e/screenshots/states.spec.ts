@@ -1,11 +1,6 @@
-/** Pictures of every state, both themes, wide and narrow, for people to look at: ui/test-results/screenshots. */
-import { type Page, test } from '@playwright/test';
-
-interface Shot {
-  name: string;
-  scenario: string;
-  act?: (page: Page) => Promise<void>;
-}
+/** Pictures of every state of the conversation, for people to look at. */
+import type { Page } from '@playwright/test';
+import { shoot, type Shot } from './shoot';
 
 const send = async (page: Page, text: string) => {
   await page.getByTestId('composer').fill(text);
@@ -42,14 +37,6 @@ const shots: Shot[] = [
       await page.getByText('gentle fox').waitFor();
     },
   },
-  {
-    name: 'model-demo',
-    scenario: 'weeksdemo',
-    act: (page) => page.getByTestId('model-pill').click(),
-  },
-  { name: 'model-demo-web', scenario: 'web', act: (page) => page.getByTestId('model-pill').click() },
-  { name: 'model-real', scenario: 'weeks', act: (page) => page.getByTestId('model-pill').click() },
-  { name: 'model-failed', scenario: 'failed', act: (page) => page.getByTestId('model-pill').click() },
   {
     name: 'link',
     scenario: 'weeks',
@@ -136,28 +123,4 @@ async function openChat(page: Page, title: string) {
   await page.mouse.move(640, 300);
 }
 
-const sizes = { wide: { width: 1280, height: 800 }, narrow: { width: 360, height: 720 } };
-
-for (const colorScheme of ['light', 'dark'] as const) {
-  for (const [size, viewport] of Object.entries(sizes)) {
-    test(`${colorScheme} ${size}`, async ({ browser, baseURL }) => {
-      test.setTimeout(240_000);
-      const context = await browser.newContext({
-        colorScheme,
-        viewport,
-        reducedMotion: 'reduce',
-        baseURL: baseURL ?? '',
-      });
-      const page = await context.newPage();
-      for (const shot of shots) {
-        await page.goto('about:blank');
-        await page.goto(`/?fake=${shot.scenario}`);
-        await page.getByTestId('composer').waitFor();
-        await shot.act?.(page);
-        await page.waitForTimeout(150);
-        await page.screenshot({ path: `test-results/screenshots/${shot.name}-${size}-${colorScheme}.png` });
-      }
-      await context.close();
-    });
-  }
-}
+shoot(shots, { wide: { width: 1280, height: 800 }, narrow: { width: 360, height: 720 } });

@@ -503,23 +503,6 @@ test('an answer goes on while another chat is looked at', async ({ page }) => {
   await expect(answers(page)).toContainText('David slept well that night.');
 });
 
-test('the way to the real model is shown, on the desktop and in a browser', async ({ page }) => {
-  await page.goto('/?fake=demo');
-  await page.getByRole('button', { name: 'Get the real model' }).click();
-  const panel = page.getByTestId('model-panel');
-  await expect(panel).toContainText('284 billion parameters, about 160 GB on disk');
-  await expect(panel).toContainText('has not been tried with the real files yet');
-  await expect(panel).toContainText('deepseek-ai/DeepSeek-V4-Flash');
-  await expect(panel).toContainText('needs as much disk space again');
-  await expect(panel).toContainText('fastar convert CHECKPOINT_DIR model.fst');
-  await panel.getByRole('button', { name: 'Choose a model file…' }).click();
-  await expect(page.getByTestId('status-model')).toHaveText('deepseek-v4-flash');
-  await page.goto('/?fake=web');
-  await page.getByTestId('model-pill').click();
-  await expect(panel).toContainText('fastar serve --model model.fst');
-  await expect(panel.getByRole('button', { name: 'Choose a model file…' })).toHaveCount(0);
-});
-
 test('a notice is shown until it is put away', async ({ page }) => {
   await page.goto('/?fake=notice');
   await expect(page.getByText('was damaged')).toBeVisible();

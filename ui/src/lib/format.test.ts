@@ -46,8 +46,8 @@ describe('numbers as people read them', () => {
   });
 
   it('tells a time to wait no more exactly than it is known', () => {
-    expect(remaining(0)).toBe('less than a minute');
-    expect(remaining(59)).toBe('less than a minute');
+    expect(remaining(0)).toBe('under 1 min');
+    expect(remaining(59)).toBe('under 1 min');
     expect(remaining(60)).toBe('1 min');
     expect(remaining(3599)).toBe('1 h');
     expect(remaining(4800)).toBe('1 h 20 min');

@@ -56,9 +56,9 @@ export function percent(done: number, total: number): number {
   return Math.max(0, Math.min(done >= total ? 100 : 99, Math.floor((100 * done) / total)));
 }
 
-/** Time to wait as `2 days 3 h`, `1 h 20 min`, `5 min`, `less than a minute`: no more precise than an estimate is. */
+/** Time to wait as `2 days 3 h`, `1 h 20 min`, `5 min`, `under 1 min`: no more precise than an estimate is. */
 export function remaining(seconds: number): string {
-  if (seconds < 60) return 'less than a minute';
+  if (seconds < 60) return 'under 1 min';
   const minutes = Math.round(seconds / 60);
   if (minutes < 60) return `${minutes} min`;
   const hours = Math.floor(minutes / 60);

@@ -1,6 +1,6 @@
 /** Every word a person reads, in one place. Plain words; never blame the person. */
-import type { Job, JobPhase } from './api/types';
-import { count } from './format';
+import type { Job, JobPhase, JobState, ModelFile } from './api/types';
+import { bytes, count } from './format';
 
 export const strings = {
   app: 'FaStar',
@@ -118,6 +118,9 @@ export const strings = {
     contextTokens: (n: number) => `${count(n)} tokens`,
     size: 'Size',
     threads: 'Threads',
+    file: 'File',
+    facts: 'Details',
+    summary: (parameters: string, size: string) => `${parameters} parameters, ${size} on the disk.`,
     aboutDemo:
       'A small model to try the app with. It was trained from scratch on simple stories and has exactly the architecture of the real model, about 27,000 times smaller. It answers at once, on any computer, but it knows next to nothing.',
     choose: 'Choose a model file…',
@@ -136,15 +139,14 @@ export const strings = {
     free: (size: string) => `${size} free`,
     chooseFolder: 'Change folder…',
     use: 'Use',
-    useOf: (name: string) => `Use ${name}`,
-    more: (name: string) => `More for ${name}`,
+    actionOn: (action: string, name: string) => `${action}: ${name}`,
     verify: 'Check every byte',
     show: 'Show in folder',
     delete: 'Delete…',
     deleteAsk: (name: string, size: string) => `Delete ${name} and free ${size}?`,
     deleteYes: 'Delete',
-    deleteNo: 'Keep',
-    inUseDelete: 'A model in use cannot be deleted. Use another one first.',
+    deleteNo: 'Keep it',
+    deleted: (name: string, freed: number) => `${name} was deleted; ${bytes(freed)} are free again.`,
     incomplete: (done: string, total: string | null) =>
       total === null ? `Left over from a download, ${done}` : `Incomplete: ${done} of ${total}`,
     unusable: 'Cannot be used',
@@ -152,48 +154,61 @@ export const strings = {
     realIntro:
       'FaStar leaves a model on the disk and reads the parts it needs; it is made for computers with 64 GB of memory. It has not been tried with the real files yet.',
     recommended: 'Recommended',
-    have: 'On this computer',
+    have: (download: JobState | null, onDisk: ModelFile | null): string => {
+      if (download === 'running') return 'Downloading';
+      if (download === 'queued') return 'Waiting';
+      if (download === 'paused') return 'Paused';
+      if (download === 'failed') return 'Stopped';
+      if (onDisk?.condition.condition === 'incomplete') return 'Incomplete';
+      return onDisk?.condition.condition === 'unusable' ? 'Cannot be used' : 'On this computer';
+    },
     download: 'Download',
-    downloadOf: (name: string) => `Download ${name}`,
     sizes: (download: string, peak: string) =>
-      `${download} to download. Needs ${peak} of disk space while it is made.`,
+      `${download} to download, up to ${peak} of the disk meanwhile.`,
     sizesAsIs: (download: string) => `${download} to download and on the disk.`,
-    about: (size: string) => `about ${size}`,
-    drafter: (size: string) => `With the drafter (${size})`,
+    about: (size: string) => `About ${size}`,
+    aboutInside: (size: string) => `about ${size}`,
+    downloadAsk: (size: string, repository: string, folder: string) =>
+      `Download ${size} from ${repository} to ${folder}?`,
+    downloadYes: 'Start the download',
+    downloadNo: 'Not now',
+    drafter: (size: string) => `With the drafter (${size}), a helper model that proposes words ahead`,
+    room: (needed: string, free: string) => `Needs up to ${needed} there; ${free} are free.`,
     noRoom: (needed: string, free: string) =>
-      `Needs ${needed} in the folder for models, and ${free} are free there.`,
+      `Needs up to ${needed} there, and only ${free} are free. Make room, or keep models in another folder.`,
     pause: 'Pause',
     resume: 'Resume',
     cancel: 'Cancel…',
     stop: 'Stop',
     again: 'Try again',
-    cancelAsk: (size: string) => `Keep the ${size} that have arrived, to go on later, or delete them?`,
+    cancelAsk: (size: string) =>
+      `Cancel the download. Keep the ${size} that have arrived, to go on later, or delete them?`,
     cancelAskNothing: 'Cancel this download?',
-    cancelKeep: 'Cancel and keep',
-    cancelDelete: 'Cancel and delete',
+    cancelKeep: 'Keep them',
+    cancelDelete: 'Delete them',
     cancelYes: 'Cancel the download',
-    cancelNo: 'Go on',
+    cancelNo: 'Back',
     repair: 'Repair',
+    enterToken: 'Enter a token…',
     dismiss: 'Dismiss',
     kind: { download: 'Downloading', verify: 'Checking', repair: 'Repairing' },
-    queued: 'Waits for the work before it',
+    queued: 'Waiting for the work before it',
     paused: 'Paused',
     failed: {
       download: 'The download stopped',
       verify: 'The check found something',
       repair: 'The repair stopped',
     },
-    done: { download: 'Downloaded', verify: 'Checked', repair: 'Repaired' },
     phase: (phase: JobPhase): string => {
       switch (phase.phase) {
         case 'resolving':
-          return 'Looking what there is';
+          return 'Looking at what there is';
         case 'downloading':
           return 'Downloading';
         case 'stalled':
-          return 'Nothing arrives; connecting again';
+          return 'Nothing arrives; connecting anew';
         case 'retrying':
-          return `Trying again in ${phase.seconds} s. ${phase.reason}`;
+          return `Waiting ${phase.seconds} s before trying again. ${phase.reason}`;
         case 'converting':
           return 'Putting into the model file';
         case 'verifying':
@@ -206,11 +221,24 @@ export const strings = {
     speed: (rate: string) => `${rate}/s`,
     left: (time: string) => `${time} left`,
     progressOf: (name: string) => `Progress of ${name}`,
-    chip: (title: string, percent: number) => `${title}: ${percent} % downloaded. Show models`,
-    announce: (job: Job): string => {
-      const states = {
+    chip: (job: Job, percent: number): string => {
+      const states: Record<JobState, string> = {
+        queued: 'waits to be downloaded',
+        running: `${percent} % downloaded`,
+        paused: `download paused at ${percent} %`,
+        failed: 'the download stopped',
+        done: 'downloaded',
+        cancelled: 'cancelled',
+      };
+      return `${job.title}: ${states[job.state]}. Show models`;
+    },
+    chipStopped: 'Stopped',
+    chipDone: 'Ready',
+    disconnected: 'What is shown here may have changed since; it goes on by itself when FaStar is back.',
+    announce: (job: Job, known: boolean): string => {
+      const states: Record<JobState, string> = {
         queued: 'waits',
-        running: 'goes on',
+        running: known ? 'goes on' : 'has begun',
         paused: 'is paused',
         failed: 'has stopped',
         done: 'is finished',
@@ -226,6 +254,8 @@ export const strings = {
       limitHelp: 'Empty: as fast as it goes. Also works for a download that is running.',
       endpoint: 'Mirror',
       endpointHelp: 'Empty: huggingface.co. Nothing is asked of any other place once a mirror is set.',
+      endpointForgets:
+        'The stored token was for the address before; it will be forgotten. Enter a new one if this one needs one.',
       proxy: 'Proxy',
       proxyHelp: 'Empty: what the system says.',
       token: 'Access token',

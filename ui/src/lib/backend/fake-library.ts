@@ -1,4 +1,4 @@
-/** The scripted app's models: files that are not there, and jobs that move on each time one looks. */
+/** The scripted app's models: files that are not there, and jobs that move on only when the page gets the event `fake-step`. */
 import type {
   ApiError,
   CatalogueEntry,
@@ -15,13 +15,13 @@ export interface LibraryScenario {
   jobs?: Job[];
   freeBytes?: number | null;
   settings?: Partial<DownloadSettings>;
-  /** Jobs stay where they are. */
-  holds?: boolean;
+  /** Every order is refused with this. */
+  refuses?: ApiError;
 }
 
 const GB = 1_000_000_000;
-/** A share of the whole, each time one looks. */
-const STEP = 0.09;
+/** Moves all running jobs by a share of the whole, `detail`, from 0 to 1. */
+const STEP = 'fake-step';
 
 const real = (
   id: string,
@@ -47,7 +47,7 @@ export const catalogue: CatalogueEntry[] = [
   real(
     'flash-0731',
     'DeepSeek V4 Flash 0731',
-    'The newest version of 31 July, with a drafter for faster writing.',
+    'The newest version, of 31 July, with a drafter for speculative decoding.',
     166_886_535_336,
     3_692_775_244,
     10_863_342_388,
@@ -55,7 +55,7 @@ export const catalogue: CatalogueEntry[] = [
   real(
     'flash-dspark',
     'DeepSeek V4 Flash DSpark',
-    'The version of 27 June, with a drafter for faster writing.',
+    'The version of 27 June, with a drafter for speculative decoding.',
     166_886_535_336,
     3_692_775_244,
     10_863_342_388,
@@ -85,16 +85,16 @@ export const catalogue: CatalogueEntry[] = [
 
 const newest = catalogue[0]!;
 
-export const whole = (file: string, bytes: number, inUse = false): ModelFile => ({
+const whole = (file: string, bytes: number): ModelFile => ({
   file,
   name: file.replace(/\.fst$/, ''),
   disk_bytes: bytes,
   condition: { condition: 'whole' },
-  in_use: inUse,
+  in_use: false,
   source: 'deepseek-ai/DeepSeek-V4-Flash-0731',
 });
 
-export const incomplete = (done: number, resumable = true): ModelFile => ({
+const incomplete = (done: number, resumable = true): ModelFile => ({
   file: newest.file,
   name: newest.file.replace(/\.fst$/, ''),
   disk_bytes: done,
@@ -108,7 +108,7 @@ export const incomplete = (done: number, resumable = true): ModelFile => ({
   source: 'deepseek-ai/DeepSeek-V4-Flash-0731',
 });
 
-export const job = (change: Partial<Job> = {}): Job => ({
+const job = (change: Partial<Job> = {}): Job => ({
   id: 'job-1',
   kind: 'download',
   title: newest.name,
@@ -130,11 +130,12 @@ const failed = (error: ApiError, change: Partial<Job> = {}): Job =>
 const during = (phase: JobPhase, change: Partial<Job> = {}): LibraryScenario => ({
   files: [incomplete(0.4 * newest.download_bytes)],
   jobs: [job({ phase, ...change })],
-  holds: true,
 });
 const still = { bytes_per_second: null, seconds_left: null };
 
-const flashFile = whole('deepseek-v4-flash.fst', 160_200_000_000, true);
+const VERIFIED = 'All 11,008 expert records and all other tensors are as they were written.';
+
+const flashFile = whole('deepseek-v4-flash.fst', 160_200_000_000);
 
 export const libraries: Record<string, LibraryScenario> = {
   library: {
@@ -159,10 +160,26 @@ export const libraries: Record<string, LibraryScenario> = {
     ],
   },
   downloading: during({ phase: 'downloading' }),
-  movingdownload: { files: [incomplete(0.4 * newest.download_bytes)], jobs: [job()] },
   resolving: {
     jobs: [job({ phase: { phase: 'resolving' }, ...still, done_bytes: 0, total_bytes: null })],
-    holds: true,
+  },
+  slow: during({ phase: 'downloading' }, { bytes_per_second: 612_000, seconds_left: 163_700 }),
+  begun: during({ phase: 'downloading' }, { ...still, done_bytes: 3.1 * GB }),
+  stopping: during({ phase: 'stopping' }, still),
+  waiting: {
+    files: [incomplete(0.4 * newest.download_bytes)],
+    jobs: [
+      job({
+        id: 'job-2',
+        title: catalogue[1]!.name,
+        file: catalogue[1]!.file,
+        state: 'queued',
+        phase: null,
+        ...still,
+        done_bytes: 0,
+      }),
+      job(),
+    ],
   },
   converting: during({ phase: 'converting' }),
   stalled: during({ phase: 'stalled' }, still),
@@ -180,7 +197,7 @@ export const libraries: Record<string, LibraryScenario> = {
     jobs: [
       failed({
         code: 'no_space',
-        message: 'The download needs 107.5 GB more in /home/you/models, and 21.3 GB are free there.',
+        message: 'The download needs 107.5 GB more in /home/you/FaStar models, and 21.3 GB are free there.',
         hint: 'Make room there, or choose another folder. What has arrived is kept.',
         details: null,
       }),
@@ -213,7 +230,20 @@ export const libraries: Record<string, LibraryScenario> = {
         seconds_left: 53,
       }),
     ],
-    holds: true,
+  },
+  verified: {
+    files: [flashFile],
+    jobs: [
+      job({
+        kind: 'verify',
+        title: 'deepseek-v4-flash',
+        file: flashFile.file,
+        state: 'done',
+        phase: null,
+        ...still,
+        outcome: VERIFIED,
+      }),
+    ],
   },
   damagedmodel: {
     files: [flashFile],
@@ -243,6 +273,20 @@ export const libraries: Record<string, LibraryScenario> = {
     ],
   },
   lowspace: { freeBytes: 66.4 * GB },
+  left: { files: [incomplete(9.2 * GB, false)] },
+  unknownspace: { freeBytes: null },
+  token: {
+    settings: { has_token: true, endpoint: 'https://mirror.example/hf', bytes_per_second: 12_500_000 },
+  },
+  refused: {
+    files: [whole('DeepSeek-V4-Flash.fst', 159_700_000_000)],
+    refuses: {
+      code: 'no_space',
+      message: 'The download needs 174 GB in /home/you/FaStar models, and 170 GB are free there.',
+      hint: 'Make room there, or choose another folder.',
+      details: null,
+    },
+  },
 };
 
 const refuse = (code: ApiError['code'], message: string) =>
@@ -267,7 +311,8 @@ type Methods = Pick<
   | 'jobDismiss'
 >;
 
-export function fakeLibrary(scenario: LibraryScenario): Methods {
+/** `inUse` tells the file of the model that answers. */
+export function fakeLibrary(scenario: LibraryScenario, inUse: () => string | null): Methods {
   const library: Library = {
     folder: '/home/you/FaStar models',
     free_bytes: scenario.freeBytes === undefined ? 1_214.6 * GB : scenario.freeBytes,
@@ -291,31 +336,40 @@ export function fakeLibrary(scenario: LibraryScenario): Methods {
     return found;
   };
   const begin = (change: Partial<Job>) => {
+    if (scenario.refuses) throw new BackendError(scenario.refuses);
     jobs = jobs.filter((other) => other.file !== change.file);
     jobs.unshift(
-      job({ id: `job-${(ids += 1)}`, ...still, done_bytes: 0, created_at: Date.now(), ...change }),
+      job({
+        id: `job-${(ids += 1)}`,
+        state: 'queued',
+        phase: null,
+        ...still,
+        done_bytes: 0,
+        created_at: Date.now(),
+        ...change,
+      }),
     );
   };
   const fileOf = (file: string) => library.files.find((other) => other.file === file);
 
   function end(job: Job): void {
     Object.assign(job, { state: 'done', phase: null, ...still, done_bytes: job.total_bytes });
-    if (job.kind === 'verify')
-      job.outcome = 'All 11,008 expert records and all other tensors are as they were written.';
+    if (job.kind === 'verify') job.outcome = VERIFIED;
     if (job.kind === 'repair') job.outcome = '2 records were fetched again; the file is right now.';
     if (job.kind !== 'download') return;
     library.files = library.files.filter((other) => other.file !== job.file);
     library.files.push(whole(job.file, job.total_bytes ?? 0));
   }
 
-  function move(job: Job): void {
-    if (job.state !== 'running' || scenario.holds) return;
+  function move(job: Job, share: number): void {
+    if (job.state === 'queued') Object.assign(job, { state: 'running', phase: { phase: 'resolving' } });
+    if (job.state !== 'running') return;
     const entry = catalogue.find((other) => other.file === job.file);
     job.total_bytes ??=
       job.kind === 'download' ? (entry?.download_bytes ?? 0) : (fileOf(job.file)?.disk_bytes ?? 0);
     job.phase = { phase: job.kind === 'download' ? 'downloading' : 'verifying' };
-    job.done_bytes = Math.min(job.total_bytes, job.done_bytes + STEP * job.total_bytes);
-    job.bytes_per_second = STEP * job.total_bytes;
+    job.done_bytes = Math.min(job.total_bytes, job.done_bytes + share * job.total_bytes);
+    job.bytes_per_second = 41_300_000;
     job.seconds_left = Math.round((job.total_bytes - job.done_bytes) / job.bytes_per_second);
     if (job.kind === 'download' && !fileOf(job.file)) {
       library.files.push({
@@ -331,10 +385,14 @@ export function fakeLibrary(scenario: LibraryScenario): Methods {
     }
     if (job.done_bytes >= job.total_bytes) end(job);
   }
+  window.addEventListener(STEP, (event) => {
+    for (const job of jobs) move(job, (event as CustomEvent<number>).detail);
+  });
 
   return {
     async modelLibrary() {
-      return structuredClone(library);
+      const files = library.files.map((file) => ({ ...file, in_use: file.file === inUse() }));
+      return structuredClone({ ...library, files });
     },
     async modelFolderChoose() {
       library.folder = '/media/you/large disk/models';
@@ -344,16 +402,16 @@ export function fakeLibrary(scenario: LibraryScenario): Methods {
     async modelDelete(file) {
       const onDisk = fileOf(file);
       if (!onDisk) throw refuse('not_found', 'This model is no longer there.');
-      if (onDisk.in_use) throw refuse('busy', 'This model is in use. Choose another one first.');
+      if (file === inUse()) throw refuse('busy', 'This model is in use. Choose another one first.');
       library.files = library.files.filter((other) => other.file !== file);
       jobs = jobs.filter((other) => other.file !== file);
       library.free_bytes = (library.free_bytes ?? 0) + onDisk.disk_bytes;
     },
     async modelVerify(file) {
-      begin({ kind: 'verify', title: file, file, phase: { phase: 'verifying' }, total_bytes: null });
+      begin({ kind: 'verify', title: file, file, total_bytes: null });
     },
     async modelRepair(file) {
-      begin({ kind: 'repair', title: file, file, phase: { phase: 'downloading' }, total_bytes: 26_700_000 });
+      begin({ kind: 'repair', title: file, file, total_bytes: 26_700_000 });
     },
     async downloadStart({ entry, drafter }) {
       const found = catalogue.find((other) => other.id === entry);
@@ -361,31 +419,39 @@ export function fakeLibrary(scenario: LibraryScenario): Methods {
       begin({
         title: found.name,
         file: found.file,
-        phase: { phase: 'resolving' },
         total_bytes: found.download_bytes - (drafter ? 0 : (found.drafter_bytes ?? 0)),
       });
     },
     async downloadResume(file) {
       const left = fileOf(file)?.condition;
       if (left?.condition !== 'incomplete') throw refuse('not_found', 'There is nothing to go on with.');
-      begin({ file, title: newest.name, done_bytes: left.done_bytes, phase: { phase: 'resolving' } });
+      begin({ file, title: newest.name, done_bytes: left.done_bytes });
     },
     async downloadSettings() {
       return structuredClone(settings);
     },
     async downloadSettingsSet({ token, ...change }) {
+      if (change.endpoint !== '' && !/^https?:/.test(change.endpoint)) {
+        throw refuse(
+          'bad_request',
+          'The address of the mirror cannot be used: it does not begin with https:// or http://.',
+        );
+      }
+      if (token !== null && /\s/.test(token)) {
+        throw refuse('bad_request', 'The access token contains characters that no token has. Copy it again.');
+      }
+      if (token === null && change.endpoint !== settings.endpoint) token = '';
       settings = { ...change, has_token: token === null ? settings.has_token : token !== '' };
       return structuredClone(settings);
     },
     async jobList() {
-      for (const job of jobs) move(job);
       return structuredClone(jobs);
     },
     async jobPause(id) {
       Object.assign(find(id), { state: 'paused', phase: null, ...still });
     },
     async jobResume(id) {
-      Object.assign(find(id), { state: 'running', phase: { phase: 'resolving' }, error: null });
+      Object.assign(find(id), { state: 'queued', phase: null, error: null });
     },
     async jobCancel(id, keep) {
       const job = find(id);

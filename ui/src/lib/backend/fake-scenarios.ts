@@ -34,7 +34,7 @@ export const demo: ModelInfo = {
 export const flash: ModelInfo = {
   name: 'deepseek-v4-flash',
   is_demo: false,
-  path: '/home/you/models/deepseek-v4-flash.fst',
+  path: '/home/you/FaStar models/deepseek-v4-flash.fst',
   file_bytes: 160_200_000_000,
   parameters: 284_000_000_000,
   layers: 43,
@@ -202,6 +202,7 @@ export const scenarios: Record<string, Scenario> = {
   weeksdemo: { chats: weeks },
   library: { flash: true, chats: weeks },
   verifying: { flash: true, chats: weeks },
+  verified: { flash: true, chats: weeks },
   damagedmodel: { flash: true, chats: weeks },
   loading: { model: { state: 'loading', name: 'deepseek-v4-flash' } },
   failed: { model: { state: 'failed', name: 'deepseek-v4-flash', error: damaged } },

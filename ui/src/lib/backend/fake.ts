@@ -18,11 +18,28 @@ import { answers, demo, flash, hostile, scenarios, type Scenario } from './fake-
 
 /** Lets a held answer go on. */
 const GO_ON = 'fake-go-on';
+/** The app answers from now on, or does not: `detail`. */
+const CONNECTED = 'fake-connected';
 
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 function refuse(code: ApiError['code'], message: string, hint: string | null = null): BackendError {
   return new BackendError({ code, message, hint, details: null });
+}
+
+/** Notes every question in `asked` of the window, so that a test can see how often the page asks. */
+function noted<T extends object>(methods: T, before: () => void): T {
+  const asked: string[] = [];
+  (window as unknown as { asked: string[] }).asked = asked;
+  const all = methods as Record<string, (...args: unknown[]) => Promise<unknown>>;
+  for (const [name, method] of Object.entries(all)) {
+    all[name] = async (...args) => {
+      asked.push(name);
+      before();
+      return method(...args);
+    };
+  }
+  return methods;
 }
 
 /** An answer stays at each of `holds` (characters, rising) until the page gets the event `fake-go-on`. */
@@ -111,12 +128,16 @@ export function fake(name: string, holds: number[] = []): Backend {
     })();
   }
 
+  let connected = !scenario.offline;
   const online = () => {
-    if (scenario.offline) throw new Unreachable();
+    if (!connected) throw new Unreachable();
   };
 
   return {
-    ...fakeLibrary(libraries[name] ?? {}),
+    ...noted(
+      fakeLibrary(libraries[name] ?? {}, () => inUse()?.path?.split('/').at(-1) ?? null),
+      online,
+    ),
     async appInfo() {
       online();
       return {
@@ -193,7 +214,11 @@ export function fake(name: string, holds: number[] = []): Backend {
       (window as unknown as { opened: string[] }).opened.push(url);
     },
     onConnection(listener) {
-      if (scenario.offline) setTimeout(() => listener(false));
+      if (!connected) setTimeout(() => listener(false));
+      window.addEventListener(CONNECTED, (event) => {
+        connected = (event as CustomEvent<boolean>).detail;
+        listener(connected);
+      });
     },
   };
 }

@@ -126,7 +126,7 @@ export class App {
   async refresh(): Promise<void> {
     this.now = Date.now();
     if (!this.info) return this.readStart();
-    await Promise.all([this.readModel(), this.readChats(), this.reopen(), this.models.readJobs()]);
+    await Promise.all([this.readModel(), this.readChats(), this.reopen(), this.models.refresh()]);
   }
 
   async readChats(): Promise<void> {
@@ -141,6 +141,7 @@ export class App {
   }
 
   async readModel(): Promise<void> {
+    const before = this.modelName;
     try {
       this.model = await this.backend.modelState();
     } catch {
@@ -148,6 +149,8 @@ export class App {
     }
     if (this.model?.state === 'loading') this.pollModel();
     if (this.model?.state !== 'failed') this.failureSeen = false;
+    // Which of the files is in use.
+    if (this.modelName !== before && this.models.library) await this.models.readLibrary();
   }
 
   private pollModel(): void {

@@ -1,6 +1,6 @@
 /**
- * Models on the disk, models that can be fetched, and the work on them. Asks the app again and again while someone looks or
- * something is at work; nothing here asks the network for anything.
+ * Models on the disk, models that can be fetched, and the work on them. The app is asked again each second while something is at
+ * work, and else only when a person comes to look; nothing here asks the network for anything.
  */
 import type {
   ApiError,
@@ -15,7 +15,7 @@ import { type Backend, Unreachable } from '../backend';
 import { strings } from '../strings';
 import { failure } from './failure';
 
-const LOOK_MS = 600;
+const LOOK_MS = 1000;
 
 /** A model in the list: what is on the disk of it, and what is being done with it. */
 export interface ModelRow {
@@ -34,55 +34,84 @@ export class Models {
   library = $state<Library | null>(null);
   jobs = $state<Job[]>([]);
   settings = $state<DownloadSettings | null>(null);
-  /** Why the last thing that was asked for was not done. */
+  /** Why what is shown could not be read. */
   error = $state<ApiError | null>(null);
   /** What a screen reader is told: that something began, stopped or ended, not every percent. */
   announcement = $state('');
   /** The settings are unfolded. */
   settingsOpen = $state(false);
-  private looking = false;
+  /** The download that ended while nobody looked. */
+  private ended = $state<string | null>(null);
   private watched = false;
+  private looking = false;
+  private jobsKnown = false;
+  /** Counts the questions, so that a late answer does not undo a later one. */
+  private asked = { library: 0, jobs: 0 };
 
   constructor(
     private readonly backend: Backend,
     private readonly modelChanged: () => Promise<void>,
   ) {}
 
+  /** Downloads that are not at their end first, then what is on the disk, by name. */
   rows = $derived.by<ModelRow[]>(() => {
     const latest = new Map<string, Job>();
     // Newest first: the first one of each file counts.
     for (const job of this.jobs) {
       if (job.state !== 'cancelled' && !latest.has(job.file)) latest.set(job.file, job);
     }
+    const names = new Map(this.library?.catalogue.map((entry) => [entry.file, entry.name]));
     const rows = (this.library?.files ?? []).map((onDisk): ModelRow => {
       const job = latest.get(onDisk.file) ?? null;
       latest.delete(onDisk.file);
-      return { file: onDisk.file, name: onDisk.name, onDisk, job };
+      return { file: onDisk.file, name: names.get(onDisk.file) ?? onDisk.name, onDisk, job };
     });
     for (const job of latest.values()) {
-      if (job.state !== 'done') rows.unshift({ file: job.file, name: job.title, onDisk: null, job });
+      if (job.state !== 'done') rows.push({ file: job.file, name: job.title, onDisk: null, job });
     }
-    return rows;
+    const coming = ({ job }: ModelRow) => job?.kind === 'download' && job.state !== 'done';
+    return [...rows.filter(coming), ...rows.filter((row) => !coming(row))];
   });
 
-  /** The download at work, to be seen from everywhere. */
-  download = $derived(this.jobs.find((job) => job.kind === 'download' && job.state === 'running') ?? null);
+  /** The download that is told about beside the model's name: one at work, else one that waits for the person. */
+  download = $derived.by<Job | null>(() => {
+    const downloads = this.jobs.filter((job) => job.kind === 'download');
+    const running = downloads.find((job) => job.state === 'running');
+    return (
+      running ??
+      downloads.find(atWork) ??
+      downloads.find((job) => job.state === 'failed') ??
+      downloads.find((job) => job.state === 'paused') ??
+      downloads.find((job) => job.id === this.ended) ??
+      null
+    );
+  });
 
-  /** Whether this entry is on the disk or on its way already. */
-  has(entry: CatalogueEntry): boolean {
-    return this.rows.some((row) => row.file === entry.file);
+  /** What is on the disk, or on its way there, of an entry of the catalogue. */
+  rowOf(entry: CatalogueEntry): ModelRow | null {
+    return this.rows.find((row) => row.file === entry.file) ?? null;
   }
 
   /** Called when the screen with the models opens and closes. */
   async watch(open: boolean): Promise<void> {
     this.watched = open;
     if (!open) return;
-    this.error = null;
+    this.ended = null;
     await Promise.all([this.readLibrary(), this.readSettings(), this.readJobs()]);
   }
 
+  /** Reads again what may have changed while the window was not looked at. */
+  async refresh(): Promise<void> {
+    await (this.watched ? this.watch(true) : this.readJobs());
+  }
+
   async readLibrary(): Promise<void> {
-    await this.read(async () => (this.library = await this.backend.modelLibrary()));
+    const asked = (this.asked.library += 1);
+    await this.read(async () => {
+      const library = await this.backend.modelLibrary();
+      if (asked === this.asked.library) this.library = library;
+      this.error = null;
+    });
   }
 
   private async readSettings(): Promise<void> {
@@ -90,21 +119,33 @@ export class Models {
   }
 
   async readJobs(): Promise<void> {
+    const asked = (this.asked.jobs += 1);
+    let reached = true;
+    await this.read(
+      async () => {
+        const jobs = await this.backend.jobList();
+        if (asked === this.asked.jobs) this.take(jobs);
+      },
+      // The window reads again when the app answers again.
+      () => (reached = false),
+    );
+    if (reached) this.lookAgain();
+  }
+
+  private take(jobs: Job[]): void {
     const before = new Map(this.jobs.map((job) => [job.id, job.state]));
-    await this.read(async () => (this.jobs = await this.backend.jobList()));
-    let changed = false;
-    for (const job of this.jobs) {
-      const was = before.get(job.id);
-      if (was === job.state) continue;
-      changed = true;
-      if (was !== undefined) this.announcement = strings.models.announce(job);
+    this.jobs = jobs;
+    const changed = jobs.filter((job) => before.get(job.id) !== job.state);
+    for (const job of this.jobsKnown ? changed : []) {
+      this.announcement = strings.models.announce(job, before.has(job.id));
+      if (job.state === 'done' && job.kind === 'download' && !this.watched) this.ended = job.id;
     }
-    if (changed && this.library) await this.readLibrary();
-    this.lookAgain();
+    this.jobsKnown = true;
+    if (changed.length > 0 && this.library) void this.readLibrary();
   }
 
   private lookAgain(): void {
-    if (this.looking || !(this.watched || this.jobs.some(atWork))) return;
+    if (this.looking || !this.jobs.some(atWork)) return;
     this.looking = true;
     setTimeout(() => {
       this.looking = false;
@@ -112,25 +153,25 @@ export class Models {
     }, LOOK_MS);
   }
 
-  private async read(ask: () => Promise<unknown>): Promise<void> {
+  private async read(ask: () => Promise<unknown>, unreachable?: () => void): Promise<void> {
     try {
       await ask();
     } catch (error) {
-      if (!(error instanceof Unreachable)) this.error = failure(error);
+      if (error instanceof Unreachable) unreachable?.();
+      else this.error = failure(error);
     }
   }
 
-  private async act(ask: () => Promise<unknown>): Promise<boolean> {
-    this.error = null;
-    let done = true;
+  /** Asks for something to be done. What is returned is why it was not. */
+  private async act(ask: () => Promise<unknown>): Promise<ApiError | null> {
+    let refused: ApiError | null = null;
     try {
       await ask();
     } catch (error) {
-      this.error = failure(error);
-      done = false;
+      refused = failure(error);
     }
     await Promise.all([this.readJobs(), this.readLibrary()]);
-    return done;
+    return refused;
   }
 
   chooseFolder = () => this.act(() => this.backend.modelFolderChoose());
@@ -145,16 +186,26 @@ export class Models {
   start = (entry: CatalogueEntry, drafter: boolean) =>
     this.act(() => this.backend.downloadStart({ entry: entry.id, drafter }));
 
-  async use(file: string): Promise<void> {
-    await this.act(() => this.backend.modelUse(file));
+  async use(file: string): Promise<ApiError | null> {
+    const refused = await this.act(() => this.backend.modelUse(file));
     await this.modelChanged();
+    return refused;
   }
 
-  async delete(file: string): Promise<void> {
-    await this.act(() => this.backend.modelDelete(file));
+  async delete(row: ModelRow): Promise<ApiError | null> {
+    const freed = row.onDisk?.disk_bytes ?? 0;
+    const refused = await this.act(() => this.backend.modelDelete(row.file));
+    if (refused === null) this.announcement = strings.models.deleted(row.name, freed);
     await this.modelChanged();
+    return refused;
   }
 
-  saveSettings = (change: DownloadSettingsChange) =>
-    this.act(async () => (this.settings = await this.backend.downloadSettingsSet(change)));
+  async saveSettings(change: DownloadSettingsChange): Promise<ApiError | null> {
+    try {
+      this.settings = await this.backend.downloadSettingsSet(change);
+      return null;
+    } catch (error) {
+      return failure(error);
+    }
+  }
 }
