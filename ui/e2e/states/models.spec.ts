@@ -452,6 +452,10 @@ test('a screen reader hears what begins and ends, and not every percent', async 
 });
 
 test('with the screen closed the window still tells how the download goes', async ({ page }) => {
+  const close = async () => {
+    await page.keyboard.press('Escape');
+    await expect(panel(page)).toHaveCount(0);
+  };
   await page.goto('/?fake=downloading');
   await expect(chip(page)).toHaveText('40 %');
   await expect(chip(page)).toHaveAccessibleName(`${NEWEST}: 40 % downloaded. Show models`);
@@ -459,17 +463,17 @@ test('with the screen closed the window still tells how the download goes', asyn
   await expect(chip(page)).toHaveText('60 %');
   await chip(page).click();
   await row(page, NEWEST).getByRole('button', { name: /Pause/ }).click();
-  await page.keyboard.press('Escape');
+  await close();
   await expect(chip(page)).toHaveAccessibleName(/download paused at 60 %/);
   await chip(page).click();
   await row(page, NEWEST)
     .getByRole('button', { name: /Resume/ })
     .click();
-  await page.keyboard.press('Escape');
+  await close();
   await step(page, 1);
   await expect(chip(page)).toHaveText('Ready');
   await chip(page).click();
-  await page.keyboard.press('Escape');
+  await close();
   await expect(chip(page)).toHaveCount(0);
   await page.goto('/?fake=nospace');
   await expect(chip(page)).toHaveText('Stopped');
