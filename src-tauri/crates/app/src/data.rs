@@ -30,6 +30,13 @@ impl DataFolder {
     }
 }
 
+/// A path from the environment; an empty one counts as unset.
+pub(crate) fn path_variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
 /// `FASTAR_DATA_DIR`, or the system's place for application data (never a cache folder).
 pub(crate) fn default_folder(from_environment: Option<PathBuf>) -> Result<PathBuf> {
     if let Some(folder) = from_environment.filter(|folder| !folder.as_os_str().is_empty()) {

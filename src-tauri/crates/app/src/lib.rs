@@ -16,6 +16,7 @@ pub mod jobs;
 mod library;
 mod links;
 mod models;
+mod preferences;
 mod sessions;
 mod settings;
 #[cfg(test)]
@@ -34,7 +35,9 @@ use fastar_api::{
 
 pub use error::guard;
 pub use generation::Listener;
+pub use library::catalogue::file_of;
 pub use links::MAX_LINK_BYTES;
+pub use preferences::Preferences;
 
 use chats::Chats;
 use data::DataFolder;
@@ -49,9 +52,6 @@ type Result<T> = std::result::Result<T, ApiError>;
 
 /// Temperature of answers; `FASTAR_TEMPERATURE` overrides it.
 const TEMPERATURE: f32 = 0.6;
-
-/// Key of the folder with the models.
-const MODELS_FOLDER: &str = "models_folder";
 
 /// How to open the app.
 #[derive(Clone)]
@@ -76,11 +76,7 @@ impl Options {
     /// The defaults with what the environment sets: `FASTAR_DATA_DIR`, `FASTAR_MODEL`,
     /// `FASTAR_MODELS_DIR`, `FASTAR_TEMPERATURE`.
     pub fn from_environment(face: Face) -> Result<Self> {
-        let path = |name| {
-            std::env::var_os(name)
-                .filter(|v| !v.is_empty())
-                .map(PathBuf::from)
-        };
+        let path = data::path_variable;
         let temperature = match std::env::var("FASTAR_TEMPERATURE") {
             Err(_) => TEMPERATURE,
             Ok(text) => text
@@ -104,6 +100,14 @@ impl Options {
             workshop: None,
         })
     }
+}
+
+/// What a folder with models holds, and what can be fetched, without the app.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn library(folder: &Path, workshop: &dyn Workshop) -> Result<Library> {
+    Ok(library::list(folder, &[], workshop)?)
 }
 
 /// The running app. Clones share everything; the last one to go saves and ends what is being written.
@@ -209,14 +213,11 @@ impl App {
 
     /// The folder with the models: given for this run, chosen, or the one beside the chats.
     fn models_folder(&self) -> PathBuf {
-        let chosen = || lock(&self.0.settings).text(MODELS_FOLDER);
-        match &self.0.models_folder {
-            Some(folder) => folder.clone(),
-            None => match chosen() {
-                folder if folder.is_empty() => self.0.data.path().join("models"),
-                folder => folder.into(),
-            },
-        }
+        preferences::models_folder(
+            &lock(&self.0.settings),
+            self.0.models_folder.as_deref(),
+            self.0.data.path(),
+        )
     }
 
     /// Models on the disk and in the catalogue.
@@ -237,7 +238,7 @@ impl App {
                 folder.display()
             ))
         })?;
-        lock(&self.0.settings).set(&[(MODELS_FOLDER, Some(text.into()))])?;
+        lock(&self.0.settings).set(&[(preferences::MODELS_FOLDER, Some(text.into()))])?;
         self.model_library()
     }
 

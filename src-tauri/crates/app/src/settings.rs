@@ -56,6 +56,16 @@ impl Settings {
         }
     }
 
+    /// The same without touching the file, for reading only: what cannot be read counts as nothing.
+    pub(crate) fn peek(folder: &Path) -> Self {
+        let file = folder.join("settings.json");
+        let values = read(&file)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default();
+        Self { file, values }
+    }
+
     /// The model file the person chose; none for the demo.
     pub(crate) fn model(&self) -> Option<PathBuf> {
         self.values

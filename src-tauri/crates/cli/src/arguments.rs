@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use fastar_fst::EffortTable;
 
 use crate::failure::Failure;
@@ -33,6 +33,10 @@ pub enum Command {
     Run(RunOptions),
     /// Serve the web interface on this computer (127.0.0.1)
     Serve(ServeOptions),
+    /// Fetch a model and make its .fst file meanwhile; DeepSeek V4 Flash, about 167 GB, when no repository is given
+    Download(DownloadOptions),
+    /// List the models on this computer and those that can be fetched
+    Models(ModelsOptions),
     /// Make a .fst model file from a Hugging Face checkpoint folder
     Convert(ConvertOptions),
     /// Make version 3 of a model file of the original FaStar, in place when --out is not given
@@ -41,7 +45,7 @@ pub enum Command {
     Inspect(InspectOptions),
     /// Check whether a .fst model file is whole
     Verify(VerifyOptions),
-    /// Mend damaged parts of a .fst model file from the checkpoint it was made of
+    /// Mend damaged parts of a .fst model file from where it was made of
     Repair(RepairOptions),
     /// Write the raw logits for given token ids (for checking the engine)
     Logits(LogitsOptions),
@@ -125,6 +129,47 @@ pub struct ServeOptions {
 }
 
 #[derive(Args, Debug)]
+pub struct DownloadOptions {
+    /// Repository on Hugging Face, or on the mirror that HF_ENDPOINT names
+    #[arg(value_name = "OWNER/NAME")]
+    pub repository: Option<String>,
+    /// Branch, tag or commit
+    #[arg(long, value_name = "REVISION", default_value = "main")]
+    pub revision: String,
+    /// Folder for the model; that of the app when not given
+    #[arg(long, value_name = "FOLDER")]
+    pub to: Option<PathBuf>,
+    /// Leave the drafter (for speculative decoding) out
+    #[arg(long)]
+    pub without_drafter: bool,
+    /// Most bytes a second: 5M, 800k, 1.5G
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub limit: Option<u64>,
+    /// Do not ask before a new download begins
+    #[arg(long)]
+    pub yes: bool,
+    /// Progress as JSON, one object a line on stdout
+    #[arg(long, value_name = "FORMAT")]
+    pub progress: Option<ProgressFormat>,
+}
+
+/// How a program reads progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProgressFormat {
+    Json,
+}
+
+#[derive(Args, Debug)]
+pub struct ModelsOptions {
+    /// Folder with models; that of the app when not given
+    #[arg(long, value_name = "FOLDER")]
+    pub model_dir: Option<PathBuf>,
+    /// As JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct ConvertOptions {
     /// Folder with config.json, the safetensors files and tokenizer.json
     pub checkpoint_dir: PathBuf,
@@ -176,9 +221,9 @@ pub struct VerifyOptions {
 pub struct RepairOptions {
     /// Model file (.fst)
     pub file: PathBuf,
-    /// Folder with the checkpoint the file was made from
+    /// Folder with the checkpoint the file was made from; fetched from the repository it names when not given
     #[arg(long, value_name = "CHECKPOINT_DIR")]
-    pub from: PathBuf,
+    pub from: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -302,6 +347,23 @@ fn count(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "it must be a whole number, 1 or more".into())
 }
 
+/// Bytes a second, with k, M or G for thousands, millions and billions.
+fn rate(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        Some((at, 'G')) => (&text[..at], 1e9),
+        _ => (text, 1.0),
+    };
+    number
+        .parse()
+        .ok()
+        .map(|number: f64| number * unit)
+        .filter(|bytes| (1000.0..1e12).contains(bytes))
+        .map(|bytes| bytes as u64)
+        .ok_or_else(|| "it must be a number of bytes a second, 1000 or more, for example 5M".into())
+}
+
 fn effort(text: &str) -> Result<EffortTable, String> {
     match text {
         "preview" => Ok(EffortTable::Preview),
@@ -367,6 +429,19 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_has_a_unit() {
+        assert_eq!(
+            ["5M", "800k", "1.5G", "2000"].map(rate),
+            [Ok(5_000_000), Ok(800_000), Ok(1_500_000_000), Ok(2000)]
+        );
+        for wrong in [
+            "", "M", "fast", "-5M", "0", "999", "NaN", "infG", "1e300", "5é",
+        ] {
+            assert!(rate(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for line in [
             "",
@@ -389,6 +464,9 @@ mod tests {
             "--temp 0",
             "--prompt a --temp -0.5",
             "fly",
+            "download a b",
+            "download --limit 0",
+            "download --progress xml",
             "convert only-one",
             "chat --prompt a",
         ] {

@@ -15,6 +15,9 @@ pub enum Failure {
     /// A problem with a model file or checkpoint.
     #[error(transparent)]
     Container(#[from] fastar_fst::Error),
+    /// A problem of the app's work, in its words.
+    #[error(transparent)]
+    App(#[from] fastar_api::ApiError),
     /// A problem of the engine.
     #[error(transparent)]
     Engine(#[from] fastar_engine::Error),

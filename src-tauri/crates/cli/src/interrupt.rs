@@ -1,8 +1,9 @@
 //! Ctrl+C: stops the answer that is being written; ends the program where there is none, or when pressed again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use fastar_app::jobs::Steering;
 use fastar_engine::Cancel;
 
 use crate::failure::Failure;
@@ -18,6 +19,7 @@ static FILE_WORK: AtomicBool = AtomicBool::new(false);
 enum Work {
     Answer(Cancel),
     File,
+    Job(Arc<Steering>),
 }
 
 /// Takes over Ctrl+C. Called once, before anything slow.
@@ -31,6 +33,10 @@ pub fn take_over() -> Result<(), Failure> {
             }
             Some(Work::File) if !FILE_WORK.load(Ordering::Relaxed) => {
                 FILE_WORK.store(true, Ordering::Relaxed);
+                true
+            }
+            Some(Work::Job(steering)) if !steering.is_stopped() => {
+                steering.stop();
                 true
             }
             _ => false,
@@ -54,6 +60,14 @@ pub fn stops<R>(cancel: &Cancel, work: impl FnOnce() -> R) -> R {
 pub fn stops_work<R>(work: impl FnOnce(&'static AtomicBool) -> R) -> R {
     *current() = Some(Work::File);
     let result = work(&FILE_WORK);
+    *current() = None;
+    result
+}
+
+/// While `work` runs, Ctrl+C stops it.
+pub fn stops_job<R>(steering: &Arc<Steering>, work: impl FnOnce() -> R) -> R {
+    *current() = Some(Work::Job(Arc::clone(steering)));
+    let result = work();
     *current() = None;
     result
 }

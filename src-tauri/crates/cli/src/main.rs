@@ -1,15 +1,19 @@
-//! The `fastar` command: chat in the terminal, answer one prompt, serve the web interface, and convert or look into model files.
+//! The `fastar` command: chat in the terminal, answer one prompt, serve the web interface, and
+//! fetch, convert or look into model files.
 //!
 //! Only the answer goes to stdout; everything else a person reads goes to stderr. Exit codes: 0 done, 1 an error (one sentence on
 //! stderr), 2 wrong usage, 130 stopped with Ctrl+C. Nothing here computes; the work is in the crates below.
 
 mod arguments;
 mod chat;
+mod download;
 mod failure;
 mod interrupt;
 mod logits;
 mod model;
+mod models;
 mod once;
+mod progress;
 mod prompt;
 mod serve;
 mod terminal;
@@ -51,6 +55,8 @@ fn perform(command: Command) -> Result<(), Failure> {
         Command::Chat(options) => chat::chat(&options),
         Command::Run(options) => once::run(&options),
         Command::Serve(options) => serve::serve(&options),
+        Command::Download(options) => download::download(&options),
+        Command::Models(options) => models::models(&options),
         Command::Convert(options) => tools::convert(&options),
         Command::Upgrade(options) => tools::upgrade(&options),
         Command::Inspect(options) => tools::inspect(&options),

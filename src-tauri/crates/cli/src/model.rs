@@ -6,6 +6,7 @@ use fastar_engine::{Engine, Options, Sampling};
 
 use crate::arguments::{ModelOptions, SamplingOptions};
 use crate::failure::Failure;
+use crate::models;
 
 /// An open model with a name for people.
 pub struct Model {
@@ -63,12 +64,19 @@ pub fn file(model: Option<&Path>, folder: Option<&Path>) -> Result<Option<PathBu
         }
     }
     found.sort();
+    if found.len() > 1 {
+        // A drafter belongs to the model beside it.
+        found.retain(|path| !matches!(fastar_fst::draft(path), Ok(Some(_))));
+    }
     match found.as_slice() {
         [one] => Ok(Some(one.clone())),
-        [] => Err(Failure::Error(format!(
-            "There is no .fst file in {}.",
-            folder.display()
-        ))),
+        [] => Err(Failure::Error(match models::unfinished(folder) {
+            Some(sentence) => format!(
+                "There is no finished model in {}: {sentence}",
+                folder.display()
+            ),
+            None => format!("There is no .fst file in {}.", folder.display()),
+        })),
         [first, second, ..] => Err(Failure::Error(format!(
             "There are {} .fst files in {}, for example {} and {}. Choose one with --model.",
             found.len(),

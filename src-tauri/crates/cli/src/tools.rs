@@ -1,7 +1,6 @@
 //! `fastar convert`, `upgrade`, `inspect`, `verify` and `repair`.
 
 use std::path::Path;
-use std::time::Instant;
 
 use fastar_fst::{Checkpoint, CheckpointFolder, Conversion, Depth, Report, Start};
 
@@ -9,8 +8,9 @@ use crate::arguments::{
     ConvertOptions, InspectOptions, RepairOptions, UpgradeOptions, VerifyOptions,
 };
 use crate::failure::Failure;
+use crate::progress::Speed;
 use crate::terminal::{Answers, Progress};
-use crate::{interrupt, terminal};
+use crate::{download, interrupt, terminal};
 
 /// Makes a model file, or goes on making it. Ctrl+C stops it; what was done is kept.
 pub fn convert(options: &ConvertOptions) -> Result<(), Failure> {
@@ -31,14 +31,14 @@ pub fn convert(options: &ConvertOptions) -> Result<(), Failure> {
     let size = conversion.file_bytes();
     let mut progress = Progress::new();
     let converted = interrupt::stops_work(|cancel| {
-        let mut speed = Speed::new();
+        let mut speed = Speed::default();
         conversion.add_folder(&options.checkpoint_dir, cancel, &mut |shard, done, all| {
             progress.show(|| {
                 let shard = terminal::harmless(shard);
                 format!("Converting {shard}: {}", speed.line(done, all))
             });
         })?;
-        let mut speed = Speed::new();
+        let mut speed = Speed::default();
         conversion.finish(cancel, &mut |done, all| {
             progress.show(|| format!("Reading back: {}", speed.line(done, all)));
         })
@@ -99,14 +99,17 @@ pub fn verify(options: &VerifyOptions) -> Result<(), Failure> {
     }))
 }
 
-/// Mends a model file.
+/// Mends a model file from a checkpoint folder, or else from the repository it names.
 pub fn repair(options: &RepairOptions) -> Result<(), Failure> {
     interrupt::take_over()?;
-    let mut source = CheckpointFolder::open(&options.from)?;
+    let Some(from) = &options.from else {
+        return download::repair(&options.file);
+    };
+    let mut source = CheckpointFolder::open(from)?;
     let report = read_through(&options.file, Depth::Full)?;
     let mut progress = Progress::new();
     let repaired = interrupt::stops_work(|cancel| {
-        let mut speed = Speed::new();
+        let mut speed = Speed::default();
         fastar_fst::repair(
             &options.file,
             &report.damaged,
@@ -133,7 +136,7 @@ pub fn repair(options: &RepairOptions) -> Result<(), Failure> {
 fn read_through(file: &Path, depth: Depth) -> Result<Report, Failure> {
     let mut progress = Progress::new();
     let verified = interrupt::stops_work(|cancel| {
-        let mut speed = Speed::new();
+        let mut speed = Speed::default();
         fastar_fst::verify(file, depth, cancel, &mut |done, all| {
             progress.show(|| format!("Checking: {}", speed.line(done, all)));
         })
@@ -153,57 +156,12 @@ fn stopped<T>(result: fastar_fst::Result<T>, kept: &str) -> Result<T, Failure> {
     }
 }
 
-/// How fast bytes go by, and how long the rest will take.
-struct Speed {
-    start: Option<(Instant, u64)>,
-}
-
-impl Speed {
-    fn new() -> Self {
-        Self { start: None }
-    }
-
-    /// `12 % of 156.0 GB, 850.2 MB/s, 2 min 41 s left`.
-    fn line(&mut self, done: u64, all: u64) -> String {
-        let (start, before) = *self.start.get_or_insert((Instant::now(), done));
-        let mut text = format!("{} % of {}", share(done, all), fastar_fst::size(all));
-        let seconds = start.elapsed().as_secs_f64();
-        let bytes = done.saturating_sub(before) as f64;
-        // The first moments say nothing about the rest.
-        if seconds > 1.0 && bytes > 0.0 {
-            let per_second = bytes / seconds;
-            let left = all.saturating_sub(done) as f64 / per_second;
-            text.push_str(&format!(
-                ", {}/s, {} left",
-                fastar_fst::size(per_second as u64),
-                duration(left.ceil() as u64)
-            ));
-        }
-        text
-    }
-}
-
-/// Whole percent, 100 only when all is done.
-fn share(done: u64, all: u64) -> u64 {
-    (u128::from(done) * 100)
-        .checked_div(u128::from(all))
-        .map_or(100, |percent| percent.min(100) as u64)
-}
-
-fn duration(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
 /// Makes version 3 of a model of version 2. Ctrl+C stops it; in place the same command goes on.
 pub fn upgrade(options: &UpgradeOptions) -> Result<(), Failure> {
     interrupt::take_over()?;
     let mut progress = Progress::new();
     let upgraded = interrupt::stops_work(|cancel| {
-        let mut speed = Speed::new();
+        let mut speed = Speed::default();
         fastar_fst::upgrade(
             &options.file,
             options.out.as_deref(),
@@ -250,21 +208,4 @@ pub fn inspect(options: &InspectOptions) -> Result<(), Failure> {
         }
     };
     Answers::new().write(&text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_and_durations_are_read_at_a_glance() {
-        assert_eq!(
-            (share(0, 0), share(0, 3), share(2, 3), share(3, 3)),
-            (100, 0, 66, 100)
-        );
-        assert_eq!(share(u64::MAX - 1, u64::MAX), 99);
-        assert_eq!(duration(59), "59 s");
-        assert_eq!(duration(61), "1 min 1 s");
-        assert_eq!(duration(7260), "2 h 1 min");
-    }
 }

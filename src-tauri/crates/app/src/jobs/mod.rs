@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 use fastar_api::{ApiError, Job, JobKind, JobPhase, JobState};
 
+pub use rate::Rate;
 pub use work::{Ended, Leftover, Order, Report, Steering, Workshop};
 
 use crate::chats::Chats;
 use crate::clock;
 use crate::error::{Error, Result, guard, lock};
-use rate::Rate;
 use rows::Rows;
 
 /// A row is brought up to date so often while its job is at work.

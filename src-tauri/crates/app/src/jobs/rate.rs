@@ -9,14 +9,15 @@ const LEAST: Duration = Duration::from_secs(1);
 /// Nothing came for so long: nothing moves.
 const STILL: Duration = Duration::from_secs(5);
 
-#[derive(Default)]
-pub(super) struct Rate {
+/// A moving window over how far something is.
+#[derive(Debug, Default)]
+pub struct Rate {
     seen: VecDeque<(Instant, u64)>,
 }
 
 impl Rate {
     /// What stands at `done` at `now`. A number below the last one begins anew: another phase has its own count.
-    pub(super) fn note(&mut self, now: Instant, done: u64) {
+    pub fn note(&mut self, now: Instant, done: u64) {
         match self.seen.back() {
             Some((_, last)) if done < *last => self.seen.clear(),
             Some((_, last)) if done == *last => return,
@@ -34,7 +35,7 @@ impl Rate {
     }
 
     /// Bytes a second; none before it is known and when nothing moves.
-    pub(super) fn per_second(&self, now: Instant) -> Option<f64> {
+    pub fn per_second(&self, now: Instant) -> Option<f64> {
         let ((from, before), (until, after)) = (*self.seen.front()?, *self.seen.back()?);
         let time = until.saturating_duration_since(from);
         if time < LEAST || now.saturating_duration_since(until) > STILL {
@@ -44,7 +45,7 @@ impl Rate {
     }
 
     /// Seconds until `left` bytes more are there; none when that cannot be said.
-    pub(super) fn seconds_left(&self, now: Instant, left: u64) -> Option<u64> {
+    pub fn seconds_left(&self, now: Instant, left: u64) -> Option<u64> {
         let seconds = left as f64 / self.per_second(now)?;
         // More than a year is no estimate.
         (seconds < 31_536_000.0).then_some(seconds.ceil() as u64)

@@ -1,0 +1,92 @@
+//! What the person chose for model files, for a program that does the same work without opening the app's data.
+
+use std::path::{Path, PathBuf};
+
+use crate::data;
+use crate::downloads;
+use crate::error::Result;
+use crate::settings::Settings;
+
+/// Where models go and how they are fetched. Read only: the app may be running.
+pub struct Preferences {
+    /// The folder with the models.
+    pub models_folder: PathBuf,
+    /// How the hub is reached.
+    pub hub: fastar_hub::Settings,
+    /// Most bytes a second; none for as fast as it goes.
+    pub bytes_per_second: Option<u64>,
+}
+
+impl Preferences {
+    /// What the settings of the app and the environment (`FASTAR_DATA_DIR`, `FASTAR_MODELS_DIR` and those of the hub) say. Settings that cannot be
+    /// read count as none; the app tells about them.
+    ///
+    /// # Errors
+    /// When there is no home folder.
+    pub fn read() -> std::result::Result<Self, fastar_api::ApiError> {
+        let folder = data::default_folder(data::path_variable("FASTAR_DATA_DIR"))?;
+        let environment = fastar_hub::Settings::from_environment();
+        let given = data::path_variable("FASTAR_MODELS_DIR");
+        Ok(Self::of(&folder, given, environment)?)
+    }
+
+    fn of(
+        folder: &Path,
+        given: Option<PathBuf>,
+        environment: fastar_hub::Settings,
+    ) -> Result<Self> {
+        let settings = Settings::peek(folder);
+        Ok(Self {
+            models_folder: models_folder(&settings, given.as_deref(), folder),
+            hub: downloads::reach(&settings, folder, environment),
+            bytes_per_second: downloads::limit(&settings),
+        })
+    }
+}
+
+/// Key of the folder with the models.
+pub(crate) const MODELS_FOLDER: &str = "models_folder";
+
+/// The folder with the models: given for this run, chosen, or the one beside the chats.
+pub(crate) fn models_folder(settings: &Settings, given: Option<&Path>, data: &Path) -> PathBuf {
+    match (given, settings.text(MODELS_FOLDER)) {
+        (Some(folder), _) => folder.to_owned(),
+        (None, chosen) if chosen.is_empty() => data.join("models"),
+        (None, chosen) => chosen.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_run_comes_before_the_choice_and_the_choice_before_the_default() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |given: Option<&str>| {
+            Preferences::of(
+                dir.path(),
+                given.map(PathBuf::from),
+                fastar_hub::Settings::default(),
+            )
+            .unwrap()
+        };
+        assert_eq!(of(None).models_folder, dir.path().join("models"));
+        assert_eq!(of(None).bytes_per_second, None);
+        let settings = r#"{"models_folder": "/big/disk", "download_bytes_per_second": 5,
+            "download_endpoint": "https://mirror.example"}"#;
+        std::fs::write(dir.path().join("settings.json"), settings).unwrap();
+        assert_eq!(of(None).models_folder, Path::new("/big/disk"));
+        assert_eq!(of(None).bytes_per_second, Some(5));
+        assert_eq!(of(None).hub.endpoint, "https://mirror.example");
+        assert_eq!(of(Some("/given")).models_folder, Path::new("/given"));
+        // Damaged settings are left for the app to set aside.
+        std::fs::write(dir.path().join("settings.json"), "{").unwrap();
+        assert_eq!(of(None).models_folder, dir.path().join("models"));
+        assert_eq!(
+            std::fs::read(dir.path().join("settings.json")).unwrap(),
+            b"{"
+        );
+    }
+}

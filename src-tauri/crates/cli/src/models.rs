@@ -1,0 +1,94 @@
+//! `fastar models`: what is on this computer, and what can be fetched.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use fastar_api::{Condition, Library, ModelFile};
+use fastar_app::Preferences;
+use fastar_app::install::Installer;
+
+use crate::arguments::ModelsOptions;
+use crate::failure::Failure;
+use crate::terminal::Answers;
+
+/// Lists models. Nothing is asked of the network.
+pub fn models(options: &ModelsOptions) -> Result<(), Failure> {
+    let preferences = Preferences::read()?;
+    let folder = options.model_dir.clone();
+    let folder = folder.unwrap_or(preferences.models_folder);
+    let hub = preferences.hub;
+    let library = fastar_app::library(&folder, &Installer::new(move || hub.clone()))?;
+    let text = if options.json {
+        let json = serde_json::to_string_pretty(&library);
+        json.map(|json| format!("{json}\n"))
+            .map_err(|e| Failure::Error(format!("The list could not be made: {e}.")))?
+    } else {
+        described(&library)
+    };
+    Answers::new().write(&text)
+}
+
+fn described(library: &Library) -> String {
+    let mut text = match (library.files.is_empty(), library.free_bytes) {
+        (true, _) => format!("There are no models in {}.\n", library.folder),
+        (false, _) => format!("In {}:\n", library.folder),
+    };
+    // Writing to a string cannot fail.
+    for model in &library.files {
+        let _ = writeln!(text, "  {:<44} {}", model.file, state(model));
+    }
+    if let Some(free) = library.free_bytes {
+        let _ = writeln!(text, "  {} free", fastar_fst::size(free));
+    }
+    text.push_str("\nCan be fetched with `fastar download OWNER/NAME`:\n");
+    for entry in &library.catalogue {
+        let size = fastar_fst::size(entry.download_bytes);
+        let _ = writeln!(text, "  {:<44} {size}", entry.repository);
+        let _ = writeln!(text, "      {}", entry.about);
+    }
+    text
+}
+
+/// What can be done with a model.
+fn state(model: &ModelFile) -> String {
+    match &model.condition {
+        Condition::Whole => fastar_fst::size(model.disk_bytes),
+        Condition::Unusable { error } => format!("cannot be used. {error}"),
+        Condition::Incomplete {
+            done_bytes,
+            total_bytes,
+            resumable,
+        } => incomplete(
+            *done_bytes,
+            *total_bytes,
+            *resumable,
+            model.source.as_deref(),
+        ),
+    }
+}
+
+fn incomplete(done: u64, total: Option<u64>, resumable: bool, source: Option<&str>) -> String {
+    let done = fastar_fst::size(done);
+    let mut text = match total {
+        Some(total) => format!("incomplete, {done} of {}", fastar_fst::size(total)),
+        None => format!("incomplete, {done}"),
+    };
+    match source.filter(|_| resumable) {
+        Some(source) => {
+            let _ = write!(text, "; `fastar download {source}` goes on");
+        }
+        None => text.push_str("; the command that began it goes on"),
+    }
+    text
+}
+
+/// What to say of a folder without a model, where something unfinished lies in it.
+pub fn unfinished(folder: &Path) -> Option<String> {
+    let installer = Installer::new(fastar_hub::Settings::default);
+    let library = fastar_app::library(folder, &installer).ok()?;
+    let model = library
+        .files
+        .iter()
+        .find(|model| matches!(model.condition, Condition::Incomplete { .. }))?;
+    Some(format!("{} is {}.", model.file, state(model)))
+}
