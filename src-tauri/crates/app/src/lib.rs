@@ -110,6 +110,14 @@ pub fn library(folder: &Path, workshop: &dyn Workshop) -> Result<Library> {
     Ok(library::list(folder, &[], workshop)?)
 }
 
+/// Deletes a model of a folder with everything that belongs to it, without the app, and returns the bytes that were freed.
+///
+/// # Errors
+/// When there is no such model, another process is downloading it, or it cannot be removed.
+pub fn delete_model(folder: &Path, file: &str) -> Result<u64> {
+    Ok(library::delete(folder, library::checked_name(file)?)?)
+}
+
 /// The running app. Clones share everything; the last one to go saves and ends what is being written.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);

@@ -167,6 +167,12 @@ pub struct ModelsOptions {
     /// As JSON, for programs
     #[arg(long)]
     pub json: bool,
+    /// Delete this model of the list with everything that belongs to it
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub delete: Option<String>,
+    /// Do not ask before it is deleted
+    #[arg(long, requires = "delete")]
+    pub yes: bool,
 }
 
 #[derive(Args, Debug)]

@@ -1,6 +1,5 @@
 //! `fastar download`, and `fastar repair` from the hub: the same work as in the app, in a terminal or for a program.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -127,12 +126,13 @@ fn agree(
     steering: &Arc<Steering>,
     yes: bool,
 ) -> Result<(), Failure> {
-    if !yes && !io::stdin().is_terminal() {
-        return Err(Failure::Error(format!(
-            "Nothing was downloaded: {} is large and would go to {}. Run this in a terminal, or add --yes.",
-            order.repository,
-            order.folder.display()
-        )));
+    let unasked = format!(
+        "Nothing was downloaded: {} is large and would go to {}. Run this in a terminal, or add --yes.",
+        order.repository,
+        order.folder.display()
+    );
+    if !yes && !terminal::can_ask() {
+        return Err(Failure::Error(unasked));
     }
     let survey = interrupt::stops_job(steering, || installer.survey(order, steering));
     let survey = match survey {
@@ -149,7 +149,7 @@ fn agree(
             fastar_fst::size(free)
         )));
     }
-    if yes || asked()? {
+    if terminal::agreed(yes, "Download it?", &unasked)? {
         return Ok(());
     }
     terminal::note("fastar: Nothing was downloaded.");
@@ -171,17 +171,6 @@ fn described(order: &Order, survey: &Survey) -> String {
     )
 }
 
-fn asked() -> Result<bool, Failure> {
-    let mut err = io::stderr();
-    let _ = write!(err, "Download it? [y/N] ").and_then(|()| err.flush());
-    let mut answer = String::new();
-    io::stdin()
-        .lock()
-        .read_line(&mut answer)
-        .map_err(|e| Failure::Error(format!("The answer could not be read: {e}.")))?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
-}
-
 /// Does it, and shows how far it is.
 fn work(
     installer: &Installer,
@@ -193,22 +182,14 @@ fn work(
         progress: Progress::new(),
         speed: Speed::default(),
         noted: Instant::now(),
-        failed: None,
         json,
     };
     let ended = interrupt::stops_job(steering, || {
         installer.work(order, steering, &mut |report| {
             show.report(&report);
-            if show.failed.is_some() {
-                // Nobody listens any more.
-                steering.stop();
-            }
         })
     });
     show.progress.clear();
-    if let Some(failure) = show.failed {
-        return Err(failure);
-    }
     match ended {
         Ok(Ended::Done(outcome)) => Ok(outcome),
         Ok(Ended::Stopped) => {
@@ -227,7 +208,6 @@ struct Show {
     progress: Progress,
     speed: Speed,
     noted: Instant,
-    failed: Option<Failure>,
     json: bool,
 }
 
@@ -247,14 +227,14 @@ impl Show {
         let all = report.total_bytes.unwrap_or(0);
         if self.json {
             let (bytes_per_second, seconds_left) = self.speed.numbers(report.done_bytes, all);
-            let written = line(&Line {
+            // The download does not depend on anybody listening.
+            let _ = line(&Line {
                 phase: &report.phase,
                 done_bytes: report.done_bytes,
                 total_bytes: report.total_bytes,
                 bytes_per_second,
                 seconds_left,
             });
-            self.failed = self.failed.take().or(written.err());
             return;
         }
         let text = match report.total_bytes {

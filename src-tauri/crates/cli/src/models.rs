@@ -9,15 +9,18 @@ use fastar_app::install::Installer;
 
 use crate::arguments::ModelsOptions;
 use crate::failure::Failure;
-use crate::terminal::Answers;
+use crate::terminal::{self, Answers};
 
-/// Lists models. Nothing is asked of the network.
+/// Lists models, or deletes one. Nothing is asked of the network.
 pub fn models(options: &ModelsOptions) -> Result<(), Failure> {
     let preferences = Preferences::read()?;
     let folder = options.model_dir.clone();
     let folder = folder.unwrap_or(preferences.models_folder);
     let hub = preferences.hub;
     let library = fastar_app::library(&folder, &Installer::new(move || hub.clone()))?;
+    if let Some(file) = &options.delete {
+        return delete(&folder, &library, file, options.yes);
+    }
     let text = if options.json {
         let json = serde_json::to_string_pretty(&library);
         json.map(|json| format!("{json}\n"))
@@ -26,6 +29,29 @@ pub fn models(options: &ModelsOptions) -> Result<(), Failure> {
         described(&library)
     };
     Answers::new().write(&text)
+}
+
+fn delete(folder: &Path, library: &Library, file: &str, yes: bool) -> Result<(), Failure> {
+    let Some(model) = library.files.iter().find(|model| model.file == *file) else {
+        return Err(Failure::Error(format!(
+            "There is no model {file} in {}.",
+            folder.display()
+        )));
+    };
+    let size = fastar_fst::size(model.disk_bytes);
+    if !terminal::agreed(
+        yes,
+        &format!("Delete {file} from {} ({size})?", folder.display()),
+        &format!("Nothing was deleted: {file} has {size}. Run this in a terminal, or add --yes."),
+    )? {
+        terminal::note("fastar: Nothing was deleted.");
+        return Err(Failure::Interrupted);
+    }
+    let freed = fastar_app::delete_model(folder, file)?;
+    Answers::new().write(&format!(
+        "Deleted {file}: {} are free again.\n",
+        fastar_fst::size(freed)
+    ))
 }
 
 fn described(library: &Library) -> String {

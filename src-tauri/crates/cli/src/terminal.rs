@@ -1,7 +1,7 @@
 //! Writing for people: answers to stdout, everything else to stderr, and nothing in either that could control the terminal.
 
 use std::borrow::Cow;
-use std::io::{self, IsTerminal, Stdout, Write};
+use std::io::{self, BufRead as _, IsTerminal, Stdout, Write};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
@@ -49,6 +49,29 @@ pub fn note(text: &str) {
 /// Several lines for a person, on stderr.
 pub fn notes(text: &str) {
     let _ = writeln!(io::stderr(), "{}", harmless(text));
+}
+
+/// Whether there is someone who can be asked.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Asks whether to go on, unless that was said with `yes`. Where nobody can be asked it is an error, `unasked`.
+pub fn agreed(yes: bool, question: &str, unasked: &str) -> Result<bool, Failure> {
+    if yes {
+        return Ok(true);
+    }
+    if !can_ask() {
+        return Err(Failure::Error(unasked.to_owned()));
+    }
+    let mut err = io::stderr();
+    let _ = write!(err, "{} [y/N] ", harmless(question)).and_then(|()| err.flush());
+    let mut answer = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|e| Failure::Error(format!("The answer could not be read: {e}.")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
 }
 
 /// Whether a person watches stderr.

@@ -15,7 +15,11 @@ pub fn fastar(arguments: &[&str]) -> Command {
         "RUST_LOG",
         "FASTAR_MODEL",
         "FASTAR_DATA_DIR",
+        "FASTAR_MODELS_DIR",
         "FASTAR_TEMPERATURE",
+        "HF_ENDPOINT",
+        "HF_TOKEN",
+        "HF_TOKEN_PATH",
     ] {
         command.env_remove(name);
     }
