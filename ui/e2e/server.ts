@@ -21,6 +21,9 @@ export class Server {
   private process: ChildProcess | null = null;
   private said = '';
 
+  /** `environment` is what this one has of its own. */
+  constructor(private readonly environment: Record<string, string> = {}) {}
+
   get address(): string {
     return `http://127.0.0.1:${this.port}`;
   }
@@ -30,7 +33,12 @@ export class Server {
     if (!program) throw new Error('FASTAR_BIN must name the built `fastar` program.');
     this.port ||= await freePort();
     const child = spawn(program, ['serve', '--port', String(this.port)], {
-      env: { ...process.env, FASTAR_DATA_DIR: this.folder, FASTAR_TEMPERATURE: '0' },
+      env: {
+        ...process.env,
+        FASTAR_DATA_DIR: this.folder,
+        FASTAR_TEMPERATURE: '0',
+        ...this.environment,
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.process = child;

@@ -127,6 +127,7 @@ fn run_group(place: &Place, steps: &mut Steps, group: Group, tools: &Tools) -> R
         Group::Browser => steps.run("Browser tests", || {
             let mut npm = place.npm(["run", "e2e"]);
             npm.env("FASTAR_BIN", place.built("debug", "fastar"));
+            npm.env("FASTAR_HUB_BIN", place.built("debug/examples", "hub"));
             npm.envs(tools.browser.as_ref().map(|path| ("CHROMIUM", path)));
             execute(&mut npm)
         }),

@@ -87,7 +87,7 @@ test('a no to the question, by button or Escape, gives the focus back and begins
   await expect(panel(page)).toHaveCount(0);
 });
 
-test('without enough room nothing can be started, and another folder can be chosen there', async ({
+test('without enough room that is said before anything starts, and another folder can be chosen there', async ({
   page,
 }) => {
   await open(page, 'lowspace');
@@ -96,7 +96,7 @@ test('without enough room nothing can be started, and another folder can be chos
     .click();
   const question = offer(page, 'flash-0731');
   await expect(question).toContainText('Needs up to 174 GB there, and only 66.4 GB are free.');
-  await expect(question.getByRole('button', { name: 'Start the download' })).toHaveCount(0);
+  await expect(question.getByRole('button', { name: 'Start anyway' })).toBeEnabled();
   await question.getByRole('button', { name: 'Change folder…' }).click();
   await expect(question).toContainText('to /media/you/large disk/models?');
   await expect(question).toContainText('Needs up to 174 GB there; 3.4 TB are free.');
@@ -125,7 +125,7 @@ test('a download that is refused says why in its place, and can be asked for aga
   await expect(question.getByRole('alert')).toContainText('needs 174 GB in /home/you/FaStar models');
   await expect(question.getByRole('button', { name: 'Start the download' })).toBeEnabled();
   // So does a check of a model on the disk.
-  const other = row(page, 'DeepSeek V4 Flash');
+  const other = row(page, 'DeepSeek V4 Flash Preview');
   await other.getByRole('button', { name: 'Check every byte' }).click();
   await expect(other.getByRole('alert')).toContainText('needs 174 GB');
   await other.getByRole('button', { name: 'Dismiss' }).click();
@@ -158,7 +158,7 @@ test('a download shows true numbers, pauses, goes on and ends in a model to use'
   await step(page, 0.5);
   await expect(bar(page)).toHaveCount(0);
   await expect(offer(page, 'flash-0731')).toContainText('On this computer');
-  await download.getByRole('button', { name: `Use: ${NEWEST}` }).click();
+  await download.getByRole('button', { name: `Use: ${NEWEST}`, exact: true }).click();
   await expect(panel(page).getByTestId('model-in-use')).toContainText('DeepSeek-V4-Flash-0731');
   await expect(download).toContainText('In use');
   await expect(download.getByRole('button', { name: 'Delete…' })).toHaveCount(0);
@@ -380,17 +380,17 @@ test('a model that cannot be used says why and is not offered for use', async ({
 
 test('delete asks once, says what it frees, and frees it', async ({ page }) => {
   await open(page, 'library');
-  const flash = row(page, 'DeepSeek V4 Flash');
+  const flash = row(page, 'DeepSeek V4 Flash Preview');
   const button = flash.getByRole('button', { name: 'Delete…' });
   await button.click();
-  await expect(flash.getByText('Delete DeepSeek V4 Flash and free 160 GB?')).toBeFocused();
+  await expect(flash.getByText('Delete DeepSeek V4 Flash Preview and free 160 GB?')).toBeFocused();
   await page.keyboard.press('Escape');
   await expect(button).toBeFocused();
   await expect(panel(page)).toBeVisible();
   await button.click();
   await flash.getByRole('button', { name: 'Delete', exact: true }).click();
   await expect(flash).toHaveCount(0);
-  await expect(told(page)).toHaveText('DeepSeek V4 Flash was deleted; 160 GB are free again.');
+  await expect(told(page)).toHaveText('DeepSeek V4 Flash Preview was deleted; 160 GB are free again.');
   await expect(panel(page).getByTestId('model-folder')).toContainText('1.4 TB free');
   await expect(panel(page).getByRole('heading', { name: 'On this computer' })).toBeFocused();
   await expect(offer(page, 'flash-preview').getByRole('button', { name: /Download/ })).toBeEnabled();
@@ -398,13 +398,13 @@ test('delete asks once, says what it frees, and frees it', async ({ page }) => {
 
 test('another model is used, and the demo again', async ({ page }) => {
   await open(page, 'library');
-  await row(page, 'DeepSeek V4 Flash').getByRole('button', { name: /^Use/ }).click();
-  await expect(row(page, 'DeepSeek V4 Flash')).toContainText('In use');
+  await row(page, 'DeepSeek V4 Flash Preview').getByRole('button', { name: /^Use/ }).click();
+  await expect(row(page, 'DeepSeek V4 Flash Preview')).toContainText('In use');
   await expect(row(page, 'deepseek-v4-flash')).not.toContainText('In use');
   await expect(page.getByTestId('status-model')).toHaveText('DeepSeek-V4-Flash');
   await panel(page).getByRole('button', { name: 'Use the demo model' }).click();
   await expect(page.getByTestId('status-model')).toHaveText('Demo model');
-  await expect(row(page, 'DeepSeek V4 Flash')).not.toContainText('In use');
+  await expect(row(page, 'DeepSeek V4 Flash Preview')).not.toContainText('In use');
 });
 
 test('folder and file are chosen on the desktop, and a browser is told the command', async ({ page }) => {

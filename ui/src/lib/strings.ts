@@ -171,6 +171,7 @@ export const strings = {
     downloadAsk: (size: string, repository: string, folder: string) =>
       `Download ${size} from ${repository} to ${folder}?`,
     downloadYes: 'Start the download',
+    downloadAnyway: 'Start anyway',
     downloadNo: 'Not now',
     drafter: (size: string) => `With the drafter (${size}), a helper model that proposes words ahead`,
     room: (needed: string, free: string) => `Needs up to ${needed} there; ${free} are free.`,
@@ -264,7 +265,7 @@ export const strings = {
       tokenStored: 'A token is stored',
       tokenForget: 'Forget it',
       tokenForgotten: 'The token will be forgotten.',
-      resume: 'Go on by itself when FaStar starts again',
+      resume: 'Go on with unfinished downloads when FaStar starts',
       save: 'Save',
       saved: 'Saved',
       badLimit: 'The speed limit must be a number above 0, in MB/s.',

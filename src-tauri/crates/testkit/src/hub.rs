@@ -120,6 +120,8 @@ struct Inner {
     log: Mutex<Vec<Seen>>,
     /// Bytes a second of each connection.
     rate: Mutex<Option<u64>>,
+    /// Bytes of data in all, after which every connection waits.
+    allowance: Mutex<Option<u64>>,
 }
 
 /// The running server; stops when dropped.
@@ -166,6 +168,7 @@ impl HubServer {
             signatures: Mutex::default(),
             log: Mutex::default(),
             rate: Mutex::default(),
+            allowance: Mutex::default(),
         });
         for listener in listeners {
             let app = Router::new().fallback(answer).with_state(inner.clone());
@@ -249,6 +252,11 @@ impl HubServer {
         *locked(&self.inner.rate) = rate;
     }
 
+    /// Once so many bytes of data have been sent in all, every connection waits until more are allowed; none for no end.
+    pub fn allow(&self, bytes: Option<u64>) {
+        *locked(&self.inner.allowance) = bytes;
+    }
+
     /// Every request so far, in order.
     pub fn requests(&self) -> Vec<Seen> {
         locked(&self.inner.log).clone()
@@ -264,7 +272,7 @@ impl HubServer {
 
     /// Bytes of data handed to connections so far.
     pub fn sent(&self) -> u64 {
-        locked(&self.inner.log).iter().map(|seen| seen.sent).sum()
+        self.inner.sent()
     }
 }
 
@@ -273,6 +281,17 @@ impl Drop for HubServer {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+impl Inner {
+    fn sent(&self) -> u64 {
+        locked(&self.log).iter().map(|seen| seen.sent).sum()
+    }
+
+    fn must_wait(&self) -> bool {
+        let allowance = *locked(&self.allowance);
+        allowance.is_some_and(|bytes| self.sent() >= bytes)
     }
 }
 
@@ -543,6 +562,9 @@ fn body(hub: Arc<Inner>, id: usize, contents: Bytes, fault: Option<Fault>) -> Bo
         let mut at = 0;
         while at < end {
             let to = end.min(at + CHUNK);
+            while hub.must_wait() && !sender.is_closed() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
             if sender.send(Ok(contents.slice(at..to))).await.is_err() {
                 return;
             }
