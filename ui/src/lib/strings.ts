@@ -118,7 +118,7 @@ export const strings = {
     contextTokens: (n: number) => `${count(n)} tokens`,
     size: 'Size',
     threads: 'Threads',
-    file: 'File',
+    file: (path: string) => `The file is ${path}`,
     facts: 'Details',
     summary: (parameters: string, size: string) => `${parameters} parameters, ${size} on the disk.`,
     aboutDemo:
@@ -236,10 +236,10 @@ export const strings = {
     chipStopped: 'Stopped',
     chipDone: 'Ready',
     disconnected: 'What is shown here may have changed since; it goes on by itself when FaStar is back.',
-    announce: (job: Job, known: boolean): string => {
+    announce: (job: Job, begins: boolean): string => {
       const states: Record<JobState, string> = {
         queued: 'waits',
-        running: known ? 'goes on' : 'has begun',
+        running: begins ? 'has begun' : 'goes on',
         paused: 'is paused',
         failed: 'has stopped',
         done: 'is finished',

@@ -45,6 +45,8 @@ export class Models {
   private watched = false;
   private looking = false;
   private jobsKnown = false;
+  /** Jobs that have been more than an order. */
+  private begun = new Set<string>();
   /** Counts the questions, so that a late answer does not undo a later one. */
   private asked = { library: 0, jobs: 0 };
 
@@ -137,9 +139,12 @@ export class Models {
     this.jobs = jobs;
     const changed = jobs.filter((job) => before.get(job.id) !== job.state);
     for (const job of this.jobsKnown ? changed : []) {
-      this.announcement = strings.models.announce(job, before.has(job.id));
+      // With nothing before it, it waits for a moment that nobody has to hear of.
+      const told = job.state !== 'queued' || jobs.some((other) => other.state === 'running');
+      if (told) this.announcement = strings.models.announce(job, !this.begun.has(job.id));
       if (job.state === 'done' && job.kind === 'download' && !this.watched) this.ended = job.id;
     }
+    for (const job of jobs) if (!this.jobsKnown || job.state !== 'queued') this.begun.add(job.id);
     this.jobsKnown = true;
     if (changed.length > 0 && this.library) void this.readLibrary();
   }
