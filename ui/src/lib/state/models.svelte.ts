@@ -135,9 +135,11 @@ export class Models {
   }
 
   private take(jobs: Job[]): void {
-    const before = new Map(this.jobs.map((job) => [job.id, job.state]));
+    const before = new Map(this.jobs.map((job) => [job.id, job]));
     this.jobs = jobs;
-    const changed = jobs.filter((job) => before.get(job.id) !== job.state);
+    const changed = jobs.filter((job) => before.get(job.id)?.state !== job.state);
+    // From its first bytes on there is something of it on the disk.
+    const arrived = jobs.some((job) => job.done_bytes > 0 && before.get(job.id)?.done_bytes === 0);
     for (const job of this.jobsKnown ? changed : []) {
       // With nothing before it, it waits for a moment that nobody has to hear of.
       const told = job.state !== 'queued' || jobs.some((other) => other.state === 'running');
@@ -146,7 +148,7 @@ export class Models {
     }
     for (const job of jobs) if (!this.jobsKnown || job.state !== 'queued') this.begun.add(job.id);
     this.jobsKnown = true;
-    if (changed.length > 0 && this.library) void this.readLibrary();
+    if ((changed.length > 0 || arrived) && this.library) void this.readLibrary();
   }
 
   private lookAgain(): void {

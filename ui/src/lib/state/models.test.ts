@@ -126,6 +126,19 @@ describe('the models on the screen', () => {
     ]);
   });
 
+  it('are looked for on the disk when the first bytes of a download are there', async () => {
+    let done = 0;
+    const { models } = backend(
+      async () => [job({ done_bytes: done })],
+      async () => library(done > 0 ? [onDisk('a.fst')] : []),
+    );
+    await models.watch(true);
+    expect(models.rows.map((row) => row.onDisk)).toEqual([null]);
+    done = 5;
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(models.rows.map((row) => row.onDisk?.file)).toEqual(['a.fst']);
+  });
+
   it('say what was refused to the one who asked', async () => {
     const { models } = backend(async () => [job({ state: 'paused' })]);
     expect((await models.pause(job()))?.message).toBe('Not now.');
