@@ -211,7 +211,7 @@ export const strings = {
         case 'retrying':
           return `Waiting ${phase.seconds} s before trying again. ${phase.reason}`;
         case 'converting':
-          return 'Putting into the model file';
+          return 'Converting';
         case 'verifying':
           return 'Checking';
         case 'stopping':
