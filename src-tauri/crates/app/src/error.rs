@@ -26,6 +26,8 @@ pub(crate) enum Error {
     ModelInUse { name: String },
     #[error("Something is being done with {name} already.")]
     ModelBusy { name: String },
+    #[error("The folder {folder}, where the download of {name} is, is not there.")]
+    FolderGone { folder: String, name: String },
     #[error("{name} is being downloaded by another FaStar{}.", owner(*pid))]
     DownloadedElsewhere { name: String, pid: Option<u32> },
     #[error("{name} is damaged: {}.", parts_sentence(*parts))]
@@ -165,6 +167,11 @@ impl From<Error> for ApiError {
             Error::ModelBusy { .. } => (
                 ErrorCode::Busy,
                 Some("Wait until that has ended, or stop it first."),
+                None,
+            ),
+            Error::FolderGone { .. } => (
+                ErrorCode::Storage,
+                Some("Connect the disk it is on and resume, or cancel the download."),
                 None,
             ),
             Error::DownloadedElsewhere { .. } => {

@@ -115,7 +115,13 @@ pub fn library(folder: &Path, workshop: &dyn Workshop) -> Result<Library> {
 /// # Errors
 /// When there is no such model, another process is downloading it, or it cannot be removed.
 pub fn delete_model(folder: &Path, file: &str) -> Result<u64> {
-    Ok(library::delete(folder, library::checked_name(file)?)?)
+    // Removing asks nothing of the hub.
+    let installer = install::Installer::new(fastar_hub::Settings::default);
+    Ok(library::delete(
+        folder,
+        library::checked_name(file)?,
+        &installer,
+    )?)
 }
 
 /// The running app. Clones share everything; the last one to go saves and ends what is being written.
@@ -151,10 +157,12 @@ impl App {
         let now = clock::now();
         let (settings, settings_notice) = Settings::open(data.path(), &clock::file_date(now))?;
         let (chats, chats_notice) = Chats::open(data.path(), now)?;
-        let given = match options.model {
-            Some(path) => Some(std::path::absolute(&path).map_err(Error::file(&path))?),
-            None => None,
+        let absolute = |path: Option<PathBuf>| {
+            path.map(|path| std::path::absolute(&path).map_err(Error::file(&path)))
+                .transpose()
         };
+        let given = absolute(options.model)?;
+        let models_folder = absolute(options.models_folder)?;
         let chats = Arc::new(chats);
         let settings = Arc::new(Mutex::new(settings));
         let models = Models::start(options.loader, Arc::clone(&settings), given)?;
@@ -186,7 +194,7 @@ impl App {
             models,
             settings,
             workshop,
-            models_folder: options.models_folder,
+            models_folder,
             chats,
             data,
             face: options.face,
@@ -237,8 +245,14 @@ impl App {
         )?)
     }
 
-    /// Keeps models in another folder from now on. Those in the old one stay there.
+    /// Keeps models in another folder from now on. Those in the old one stay there, and so do downloads that were begun.
     pub fn model_folder_choose(&self, folder: &Path) -> Result<Library> {
+        if self.0.models_folder.is_some() {
+            return Err(Error::BadRequest(
+                "The folder for models was given when FaStar was started (FASTAR_MODELS_DIR). Start it without to choose another one.".into(),
+            )
+            .into());
+        }
         let folder = std::path::absolute(folder).map_err(Error::file(folder))?;
         let text = folder.to_str().ok_or_else(|| {
             Error::BadRequest(format!(
@@ -246,8 +260,10 @@ impl App {
                 folder.display()
             ))
         })?;
+        // One that cannot be looked into is not remembered.
+        let library = library::list(&folder, &self.0.models.files(), &*self.0.workshop)?;
         lock(&self.0.settings).set(&[(preferences::MODELS_FOLDER, Some(text.into()))])?;
-        self.model_library()
+        Ok(library)
     }
 
     /// Begins to load a model of the model folder.
@@ -272,14 +288,14 @@ impl App {
     /// Deletes a model with everything that belongs to it, and returns the bytes that were freed. Refused while it is in use.
     pub fn model_delete(&self, file: &str) -> Result<u64> {
         let (folder, name) = (self.models_folder(), library::checked_name(file)?);
-        if self.0.models.files().contains(&folder.join(name)) {
+        let path = folder.join(name);
+        let used = self.0.models.files();
+        if used.iter().any(|used| library::is_same(used, &path)) {
             return Err(Error::ModelInUse { name: name.into() }.into());
         }
-        if self.0.jobs.is_busy(&folder, name) {
-            return Err(Error::ModelBusy { name: name.into() }.into());
-        }
-        let freed = library::delete(&folder, name)?;
-        self.0.jobs.forget_file(&folder, name)?;
+        let _hold = self.0.jobs.hold(&folder, name, name)?;
+        let freed = library::delete(&folder, name, &*self.0.workshop)?;
+        self.0.jobs.forget_file(&folder, name);
         Ok(freed)
     }
 

@@ -3,6 +3,7 @@ use super::*;
 use fastar_api::{ErrorCode, Finish};
 
 const FROZEN_1: &str = include_str!("../../tests/schemas/1.sql");
+const FROZEN_2: &str = include_str!("../../tests/schemas/2.sql");
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
 fn folder() -> tempfile::TempDir {
@@ -10,10 +11,31 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn frozen(folder: &Path) {
+    freeze(folder, FROZEN_1);
+}
+
+fn freeze(folder: &Path, frozen: &str) {
     Connection::open(folder.join("chats.db"))
         .unwrap()
-        .execute_batch(FROZEN_1)
+        .execute_batch(frozen)
         .unwrap();
+}
+
+/// What tables and indexes a file has, in SQLite's own words but for spaces.
+fn shape(file: &Path) -> (i64, Vec<String>) {
+    let connection = Connection::open(file).unwrap();
+    let number = connection
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .unwrap();
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shape = connection
+        .prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY name")
+        .unwrap()
+        .query_map([], |row| row.get(0).map(words))
+        .unwrap()
+        .collect::<rusqlite::Result<_>>()
+        .unwrap();
+    (number, shape)
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -52,6 +74,53 @@ fn a_database_of_the_first_version_opens_with_all_it_holds() {
     chats.restore("c2").unwrap();
     let failed = &chats.chat("c2").unwrap().messages[1];
     assert_eq!(failed.error.as_ref().unwrap().code, ErrorCode::ContextFull);
+}
+
+#[test]
+fn every_released_shape_becomes_the_newest_one_and_a_copy_of_the_old_file_is_kept() {
+    let newest = folder();
+    drop(Chats::open(newest.path(), 1).unwrap());
+    let newest = shape(&newest.path().join("chats.db"));
+    assert_eq!(newest.0, 2);
+    for (number, frozen, kept) in [(1, FROZEN_1, 6), (2, FROZEN_2, 2)] {
+        let folder = folder();
+        freeze(folder.path(), frozen);
+        let before = shape(&folder.path().join("chats.db"));
+        drop(Chats::open(folder.path(), 40 * DAY).unwrap());
+        assert_eq!(shape(&folder.path().join("chats.db")), newest);
+        let copy = folder
+            .path()
+            .join(format!("backups/chats-1970-02-10-000000-shape-{number}.db"));
+        assert_eq!(copy.exists(), number < newest.0);
+        if copy.exists() {
+            assert_eq!(shape(&copy), before);
+            let messages: i64 = Connection::open(&copy)
+                .unwrap()
+                .query_row("SELECT count(*) FROM messages", [], |row| row.get(0))
+                .unwrap();
+            assert_eq!(messages, kept);
+        }
+    }
+}
+
+#[test]
+fn a_version_before_the_jobs_opens_a_file_with_jobs_and_leaves_them_alone() {
+    let folder = folder();
+    freeze(folder.path(), FROZEN_2);
+    let steps = &schema::STEPS[..1];
+    let (older, notice) = Chats::open_with(folder.path(), steps, 3000).unwrap();
+    assert_eq!(notice, None);
+    assert_eq!(older.chat("c1").unwrap().messages.len(), 2);
+    older
+        .begin(Some("c1"), "from the older version", None, 6000)
+        .unwrap();
+    drop(older);
+    let (chats, _) = Chats::open(folder.path(), 3000).unwrap();
+    assert_eq!(chats.chat("c1").unwrap().messages.len(), 4);
+    let jobs: i64 = chats
+        .read(|c| c.query_row("SELECT count(*) FROM jobs", [], |row| row.get(0)))
+        .unwrap();
+    assert_eq!(jobs, 4);
 }
 
 #[test]

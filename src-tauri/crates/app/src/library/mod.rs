@@ -4,18 +4,23 @@
 //! download. Everything else in the folder is somebody else's and is never touched.
 
 pub(crate) mod catalogue;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use fastar_api::{Condition, Library, ModelFile};
+use fastar_api::{ApiError, Condition, ErrorCode, Library, ModelFile};
 
 use crate::error::{Error, Result};
 use crate::jobs::Workshop;
 
 /// Ending of a container.
 pub(crate) const CONTAINER: &str = ".fst";
+/// No file system has longer names, in bytes.
+const LONGEST_NAME: usize = 255;
 /// What is added to a container's name for the sidecars of the older format.
 pub(crate) const SIDECARS: &[&str] = &[".hc", ".norm", ".tid2eid"];
 /// Name of a drafter of the older format.
@@ -24,6 +29,14 @@ pub(crate) const DRAFT: &str = "dspark_draft.fst";
 const UNFINISHED: &[&str] = &[".partial", ".partial.state", ".partial.state.new"];
 /// In the place of [`CONTAINER`]: the folder of an unfinished download.
 const DOWNLOAD: &str = ".download";
+/// What is in such a folder ([`crate::install`]). Other programs name folders so too, and those are not ours.
+const IN_DOWNLOAD: &[&str] = &[
+    "download.json",
+    "download.partial",
+    "lock",
+    "files",
+    "headers",
+];
 
 /// The folder of the unfinished download of a container.
 pub(crate) fn download_folder(folder: &Path, file: &str) -> PathBuf {
@@ -40,7 +53,8 @@ pub(crate) fn set_folder(folder: &Path, file: &str) -> PathBuf {
 pub(crate) fn checked_name(file: &str) -> Result<&str> {
     let plain = Path::new(file).file_name().is_some_and(|name| name == file)
         && file.ends_with(CONTAINER)
-        && file.len() > CONTAINER.len();
+        && (CONTAINER.len() + 1..=LONGEST_NAME).contains(&file.len())
+        && !file.chars().any(char::is_control);
     if plain {
         Ok(file)
     } else {
@@ -51,7 +65,7 @@ pub(crate) fn checked_name(file: &str) -> Result<&str> {
 /// What there is, by name. `used` are the files in use or remembered.
 pub(crate) fn list(folder: &Path, used: &[PathBuf], workshop: &dyn Workshop) -> Result<Library> {
     let mut files = Vec::new();
-    for (file, parts) in models(folder)? {
+    for (file, parts) in models(folder, workshop)? {
         let path = folder.join(&file);
         let disk_bytes = parts.iter().map(|part| bytes(part)).sum();
         let (condition, source) = condition(folder, &file, disk_bytes, workshop);
@@ -59,7 +73,7 @@ pub(crate) fn list(folder: &Path, used: &[PathBuf], workshop: &dyn Workshop) -> 
             name: file.strip_suffix(CONTAINER).unwrap_or(&file).to_owned(),
             disk_bytes,
             condition,
-            in_use: used.contains(&path),
+            in_use: used.iter().any(|used| is_same(used, &path)),
             source,
             file,
         });
@@ -72,22 +86,38 @@ pub(crate) fn list(folder: &Path, used: &[PathBuf], workshop: &dyn Workshop) -> 
     })
 }
 
-/// Deletes a model with everything that belongs to it. Returns the bytes that were freed.
-pub(crate) fn delete(folder: &Path, file: &str) -> Result<u64> {
-    let parts = models(folder)?.remove(file).ok_or(Error::ModelNotFound)?;
-    let mut freed = 0;
+/// Deletes a model with everything that belongs to it. Returns the bytes that were freed. Refused while another program is at work on it.
+pub(crate) fn delete(folder: &Path, file: &str, workshop: &dyn Workshop) -> Result<u64> {
+    let parts = models(folder, workshop)?
+        .remove(file)
+        .ok_or(Error::ModelNotFound)?;
+    let freed = parts.iter().map(|part| bytes(part)).sum();
+    let download = download_folder(folder, file);
+    let foreign = download.exists() && !parts.contains(&download);
+    if !foreign && parts.iter().any(|part| is_unfinished(part)) {
+        // First, by those who know whether another program is at it.
+        workshop.discard(folder, file).map_err(Error::Told)?;
+    }
     for part in parts {
-        let size = bytes(&part);
-        let facts = fs::symlink_metadata(&part).map_err(Error::file(&part))?;
-        let removed = if facts.is_dir() {
-            fs::remove_dir_all(&part)
-        } else {
-            fs::remove_file(&part)
+        let removed = match fs::symlink_metadata(&part) {
+            Ok(facts) if facts.is_dir() => fs::remove_dir_all(&part),
+            Ok(_) => fs::remove_file(&part),
+            Err(error) => Err(error),
         };
-        removed.map_err(Error::file(&part))?;
-        freed += size;
+        match removed {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(Error::file(&part)(error));
+            }
+            _ => {}
+        }
     }
     Ok(freed)
+}
+
+/// Whether two paths lead to one file.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path| fs::canonicalize(path).ok();
+    one == other || real(one).is_some_and(|path| real(other) == Some(path))
 }
 
 /// Bytes that can still be written where `folder` is or will be.
@@ -98,35 +128,56 @@ pub(crate) fn free_bytes(folder: &Path) -> Option<u64> {
 }
 
 /// Names of the models and the paths of what belongs to each. A folder that does not exist yet is empty.
-fn models(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+fn models(folder: &Path, workshop: &dyn Workshop) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
         Err(error) => return Err(Error::file(folder)(error)),
     };
     for entry in entries {
         let entry = entry.map_err(Error::file(folder))?;
-        // A name that is no text is not one of ours.
-        let Ok(name) = entry.file_name().into_string() else {
+        // A name that is no text is not one of ours, and neither is what is no file, link or folder: opening a pipe would wait for ever.
+        let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else {
             continue;
         };
-        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if let Some(file) = model_of(&name, is_dir) {
+        let file = if kind.is_dir() {
+            model_of_folder(&name).filter(|file| {
+                workshop.leftover(folder, file).is_some() || holds_a_download(&entry.path())
+            })
+        } else if kind.is_file() || kind.is_symlink() {
+            model_of_file(&name)
+        } else {
+            None
+        };
+        if let Some(file) = file {
             found.entry(file).or_default().push(entry.path());
         }
     }
     Ok(found)
 }
 
-/// The model that a directory entry belongs to.
-fn model_of(name: &str, is_dir: bool) -> Option<String> {
-    if is_dir {
-        let stem = name
-            .strip_suffix(DOWNLOAD)
-            .filter(|stem| !stem.is_empty())?;
-        return Some(format!("{stem}{CONTAINER}"));
-    }
+fn is_unfinished(part: &Path) -> bool {
+    let name = part.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(DOWNLOAD) || UNFINISHED.iter().any(|ending| name.ends_with(ending))
+}
+
+/// The model whose unfinished download a folder of this name is.
+fn model_of_folder(name: &str) -> Option<String> {
+    let stem = name.strip_suffix(DOWNLOAD)?;
+    (!stem.is_empty()).then(|| format!("{stem}{CONTAINER}"))
+}
+
+/// Whether there is nothing in a folder but what our downloads put there.
+fn holds_a_download(folder: &Path) -> bool {
+    let is_ours = |entry: std::io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| IN_DOWNLOAD.iter().any(|name| entry.file_name() == *name))
+    };
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.all(is_ours))
+}
+
+/// The model that a file of this name belongs to.
+fn model_of_file(name: &str) -> Option<String> {
     let whole = SIDECARS
         .iter()
         .chain(UNFINISHED)
@@ -145,7 +196,7 @@ fn condition(
     workshop: &dyn Workshop,
 ) -> (Condition, Option<String>) {
     let path = folder.join(file);
-    if path.exists() {
+    if path.is_file() {
         return match fastar_fst::inspect(&path) {
             Ok(about) => (Condition::Whole, about.repository.or(about.source)),
             Err(error) => {
@@ -153,6 +204,15 @@ fn condition(
                 (Condition::Unusable { error }, None)
             }
         };
+    }
+    if path.is_symlink() {
+        let error = ApiError {
+            code: ErrorCode::NoModel,
+            message: format!("{} is a link that leads to no file.", path.display()),
+            hint: Some("Connect the disk that the file is on, or delete the link.".into()),
+            details: None,
+        };
+        return (Condition::Unusable { error }, None);
     }
     match workshop.leftover(folder, file) {
         Some(left) => (
