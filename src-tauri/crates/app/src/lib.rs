@@ -268,7 +268,7 @@ impl App {
 
     /// Begins to load a model of the model folder.
     pub fn model_use(&self, file: &str) -> Result<ModelState> {
-        let path = self.models_folder().join(library::checked_name(file)?);
+        let path = library::set::path_of(&self.models_folder(), library::checked_name(file)?);
         if !path.is_file() {
             return Err(Error::ModelNotFound.into());
         }
@@ -279,16 +279,19 @@ impl App {
     pub fn model_path(&self, file: &str) -> Result<PathBuf> {
         let folder = self.models_folder();
         let name = library::checked_name(file)?;
-        [folder.join(name), library::download_folder(&folder, name)]
-            .into_iter()
-            .find(|path| path.exists())
-            .ok_or_else(|| Error::ModelNotFound.into())
+        [
+            library::set::path_of(&folder, name),
+            library::download_folder(&folder, name),
+        ]
+        .into_iter()
+        .find(|path| path.exists())
+        .ok_or_else(|| Error::ModelNotFound.into())
     }
 
     /// Deletes a model with everything that belongs to it, and returns the bytes that were freed. Refused while it is in use.
     pub fn model_delete(&self, file: &str) -> Result<u64> {
         let (folder, name) = (self.models_folder(), library::checked_name(file)?);
-        let path = folder.join(name);
+        let path = library::set::path_of(&folder, name);
         let used = self.0.models.files();
         if used.iter().any(|used| library::is_same(used, &path)) {
             return Err(Error::ModelInUse { name: name.into() }.into());
@@ -311,7 +314,7 @@ impl App {
 
     fn on_file(&self, kind: JobKind, file: &str) -> Result<Job> {
         let (folder, name) = (self.models_folder(), library::checked_name(file)?);
-        if !folder.join(name).is_file() {
+        if !library::set::path_of(&folder, name).is_file() {
             return Err(Error::ModelNotFound.into());
         }
         Ok(self.0.jobs.start(Order {
@@ -332,7 +335,7 @@ impl App {
             .find(|entry| entry.id == request.entry)
             .ok_or(Error::ModelNotFound)?;
         let folder = self.models_folder();
-        if folder.join(&entry.file).exists() {
+        if library::set::path_of(&folder, &entry.file).exists() {
             return Err(Error::BadRequest(format!(
                 "{} is in the folder already. Delete it first to download it anew.",
                 entry.file

@@ -9,6 +9,7 @@ use fastar_hub::{Hub, RemoteFile};
 use super::{Result, Tell, at, remote};
 use crate::error::Error;
 use crate::jobs::{Ended, Order, Report, Steering};
+use crate::library::set;
 
 pub(super) fn verify(order: &Order, steering: &Steering, tell: Tell<'_>) -> Result<Ended> {
     let report = read_through(order, steering, tell)?;
@@ -40,7 +41,7 @@ pub(super) fn verify(order: &Order, steering: &Steering, tell: Tell<'_>) -> Resu
 
 fn read_through(order: &Order, steering: &Steering, tell: Tell<'_>) -> Result<fastar_fst::Report> {
     Ok(fastar_fst::verify(
-        &order.path(),
+        &set::path_of(&order.folder, &order.file),
         Depth::Full,
         steering.flag(),
         &mut |done, all| tell(at(JobPhase::Verifying, done, all)),
@@ -53,7 +54,7 @@ pub(super) fn repair(
     steering: &Steering,
     tell: Tell<'_>,
 ) -> Result<Ended> {
-    let path = order.path();
+    let path = set::path_of(&order.folder, &order.file);
     let about = fastar_fst::inspect(&path)?;
     let (Some(repository), Some(revision)) = (about.repository, about.revision) else {
         return Err(Error::BadRequest(format!(

@@ -12,9 +12,7 @@ use super::unfinished::{Record, Unfinished};
 use super::{Result, Tell, at};
 use crate::error::Error;
 use crate::jobs::{Ended, Order, Steering};
-use crate::library::{CONTAINER, DRAFT, SIDECARS, set_folder};
-
-const TOKENIZER: &str = "tokenizer.json";
+use crate::library::{CONTAINER, set};
 
 /// Whether the repository holds containers instead of a checkpoint.
 pub(super) fn is_set(snapshot: &Snapshot) -> bool {
@@ -29,18 +27,11 @@ pub(super) fn is_set(snapshot: &Snapshot) -> bool {
 
 /// The files at the top of the repository that are part of the model.
 pub(super) fn wanted(snapshot: &Snapshot, drafter: bool) -> Vec<&RemoteFile> {
-    let is_part = |path: &str| {
-        let sidecar = SIDECARS.iter().any(|ending| {
-            path.strip_suffix(ending)
-                .is_some_and(|main| main.ends_with(CONTAINER))
-        });
-        path.ends_with(CONTAINER) || sidecar || path == TOKENIZER
-    };
     snapshot
         .files
         .iter()
-        .filter(|file| !file.path.contains('/') && is_part(&file.path))
-        .filter(|file| drafter || file.path != DRAFT)
+        .filter(|file| !file.path.contains('/') && set::is_part(&file.path))
+        .filter(|file| drafter || file.path != set::DRAFT)
         .collect()
 }
 
@@ -52,7 +43,7 @@ pub(super) fn download(
     steering: &Steering,
     tell: Tell<'_>,
 ) -> Result<Ended> {
-    let folder = set_folder(&order.folder, &order.file);
+    let folder = set::folder_of(&order.folder, &order.file);
     if folder.exists() {
         if record.wanted.is_empty() {
             unfinished.remove()?;

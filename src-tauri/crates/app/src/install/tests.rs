@@ -700,4 +700,33 @@ fn the_published_set_of_the_original_gets_a_folder_once_it_is_whole() {
         .collect();
     assert!(got == expected);
     assert!(!scene.download().exists());
+
+    // It is one model in the list, is checked like any other, and its files go with it.
+    fs::write(set.join("mine.txt"), "keep").unwrap();
+    let list = || {
+        library::list(scene.models.path(), &[], &*scene.installer)
+            .unwrap()
+            .files
+    };
+    let [model] = &list()[..] else {
+        panic!("{:?}", list());
+    };
+    assert_eq!(
+        (model.file.as_str(), model.name.as_str()),
+        ("flash.fst", "flash")
+    );
+    assert_eq!(model.condition, fastar_api::Condition::Whole);
+    let verify = Order {
+        kind: JobKind::Verify,
+        ..scene.order()
+    };
+    let checked = scene.work_until(&verify, |_| false);
+    assert!(matches!(checked, Ok(Ended::Done(Some(_)))), "{checked:?}");
+    let freed = library::delete(scene.models.path(), "flash.fst", &*scene.installer).unwrap();
+    assert_eq!(freed, model.disk_bytes);
+    assert!(list().is_empty());
+    assert_eq!(
+        folder_files(&set),
+        [("mine.txt".to_owned(), b"keep".to_vec())]
+    );
 }

@@ -15,6 +15,8 @@ struct Known {
     largest_shard: u64,
     /// Bytes of the shards that hold the drafter and nothing else.
     drafter: u64,
+    /// A container already; its sizes are what the project that made it says of them.
+    ready_made: bool,
 }
 
 /// Bytes of the 45 shards that every version has: embedding, 43 layers, head.
@@ -35,6 +37,7 @@ const KNOWN: &[Known] = &[
         shards: WITHOUT_DRAFTER + DSPARK[0] + DSPARK[1] + DSPARK[2],
         largest_shard: DSPARK[2],
         drafter: DSPARK[0] + DSPARK[1] + DSPARK[2],
+        ready_made: false,
     },
     Known {
         id: "flash-dspark",
@@ -44,6 +47,7 @@ const KNOWN: &[Known] = &[
         shards: WITHOUT_DRAFTER + DSPARK[0] + DSPARK[1] + DSPARK[2],
         largest_shard: DSPARK[2],
         drafter: DSPARK[0] + DSPARK[1] + DSPARK[2],
+        ready_made: false,
     },
     Known {
         id: "flash-preview",
@@ -53,6 +57,17 @@ const KNOWN: &[Known] = &[
         shards: WITHOUT_DRAFTER + MTP,
         largest_shard: LARGEST_LAYER,
         drafter: MTP,
+        ready_made: false,
+    },
+    Known {
+        id: "original",
+        name: "DeepSeek V4 Flash DSpark, ready-made",
+        about: "Made by the FaStar research project, in its older file format. Exact for conversations of up to 2,048 tokens.",
+        repository: "RaffaelloMolinari/Deepseek-V4-Flash-DSpark-FST",
+        shards: 174_800_000_000,
+        largest_shard: 0,
+        drafter: 13_400_000_000,
+        ready_made: true,
     },
 ];
 
@@ -70,7 +85,7 @@ pub(crate) fn entries() -> Vec<CatalogueEntry> {
             disk_bytes: known.shards,
             peak_bytes: known.shards + 2 * known.largest_shard,
             drafter_bytes: Some(known.drafter),
-            approximate: false,
+            approximate: known.ready_made,
         })
         .collect()
 }
@@ -104,7 +119,18 @@ mod tests {
         assert_eq!(all[0].file, "DeepSeek-V4-Flash-0731.fst");
         // As the hub lists them: 48 shards, and 46 for the first version.
         let sizes: Vec<_> = all.iter().map(|entry| entry.download_bytes).collect();
-        assert_eq!(sizes, [166_886_535_336, 166_886_535_336, 159_617_149_040]);
+        // The last one's are known only roughly, and say so.
+        assert_eq!(
+            sizes,
+            [
+                166_886_535_336,
+                166_886_535_336,
+                159_617_149_040,
+                174_800_000_000
+            ]
+        );
+        let approximate: Vec<_> = all.iter().map(|entry| entry.approximate).collect();
+        assert_eq!(approximate, [false, false, false, true]);
         assert_eq!(all[0].drafter_bytes, Some(10_863_342_388));
         assert_eq!(all[0].peak_bytes, 174_272_085_824);
         for entry in &all {

@@ -1,9 +1,10 @@
 //! The folder with the models: what is in it, how much room it takes, and deleting.
 //!
-//! A model is named by the name of its container. To it belong files of the same name with an ending of ours, and the folder of its unfinished
-//! download. Everything else in the folder is somebody else's and is never touched.
+//! A model is named by the name of its container. To it belong files of the same name with an ending of ours, the folder of its unfinished
+//! download, and the files of its set ([`set`]). Everything else in the folder is somebody else's and is never touched.
 
 pub(crate) mod catalogue;
+pub(crate) mod set;
 #[cfg(test)]
 mod tests;
 
@@ -23,8 +24,6 @@ pub(crate) const CONTAINER: &str = ".fst";
 const LONGEST_NAME: usize = 255;
 /// What is added to a container's name for the sidecars of the older format.
 pub(crate) const SIDECARS: &[&str] = &[".hc", ".norm", ".tid2eid"];
-/// Name of a drafter of the older format.
-pub(crate) const DRAFT: &str = "dspark_draft.fst";
 /// What is added to a container's name by unfinished work.
 const UNFINISHED: &[&str] = &[".partial", ".partial.state", ".partial.state.new"];
 /// In the place of [`CONTAINER`]: the folder of an unfinished download.
@@ -44,11 +43,6 @@ pub(crate) fn download_folder(folder: &Path, file: &str) -> PathBuf {
     folder.join(format!("{name}{DOWNLOAD}"))
 }
 
-/// The folder of a set of files that was ordered as `file`.
-pub(crate) fn set_folder(folder: &Path, file: &str) -> PathBuf {
-    folder.join(file.strip_suffix(CONTAINER).unwrap_or(file))
-}
-
 /// The model's name in a request, checked: a plain file name with the right ending, so that no request reaches out of the folder.
 pub(crate) fn checked_name(file: &str) -> Result<&str> {
     let plain = Path::new(file).file_name().is_some_and(|name| name == file)
@@ -66,7 +60,7 @@ pub(crate) fn checked_name(file: &str) -> Result<&str> {
 pub(crate) fn list(folder: &Path, used: &[PathBuf], workshop: &dyn Workshop) -> Result<Library> {
     let mut files = Vec::new();
     for (file, parts) in models(folder, workshop)? {
-        let path = folder.join(&file);
+        let path = set::path_of(folder, &file);
         let disk_bytes = parts.iter().map(|part| bytes(part)).sum();
         let (condition, source) = condition(folder, &file, disk_bytes, workshop);
         files.push(ModelFile {
@@ -111,6 +105,8 @@ pub(crate) fn delete(folder: &Path, file: &str, workshop: &dyn Workshop) -> Resu
             _ => {}
         }
     }
+    // Stays where somebody else's files are in it.
+    let _ = fs::remove_dir(set::folder_of(folder, file));
     Ok(freed)
 }
 
@@ -141,6 +137,11 @@ fn models(folder: &Path, workshop: &dyn Workshop) -> Result<BTreeMap<String, Vec
         let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else {
             continue;
         };
+        if kind.is_dir() && set::main_of(&entry.path()).is_some() {
+            let parts = found.entry(format!("{name}{CONTAINER}")).or_default();
+            parts.extend(set::parts_of(&entry.path()).unwrap_or_default());
+            continue;
+        }
         let file = if kind.is_dir() {
             model_of_folder(&name).filter(|file| {
                 workshop.leftover(folder, file).is_some() || holds_a_download(&entry.path())
@@ -195,7 +196,7 @@ fn condition(
     disk_bytes: u64,
     workshop: &dyn Workshop,
 ) -> (Condition, Option<String>) {
-    let path = folder.join(file);
+    let path = set::path_of(folder, file);
     if path.is_file() {
         return match fastar_fst::inspect(&path) {
             Ok(about) => (Condition::Whole, about.repository.or(about.source)),
