@@ -152,8 +152,7 @@ fn agree(
     if terminal::agreed(yes, "Download it?", &unasked)? {
         return Ok(());
     }
-    terminal::note("fastar: Nothing was downloaded.");
-    Err(Failure::Interrupted)
+    Err(Failure::Error("Nothing was downloaded.".into()))
 }
 
 fn described(order: &Order, survey: &Survey) -> String {

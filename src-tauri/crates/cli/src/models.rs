@@ -44,8 +44,7 @@ fn delete(folder: &Path, library: &Library, file: &str, yes: bool) -> Result<(),
         &format!("Delete {file} from {} ({size})?", folder.display()),
         &format!("Nothing was deleted: {file} has {size}. Run this in a terminal, or add --yes."),
     )? {
-        terminal::note("fastar: Nothing was deleted.");
-        return Err(Failure::Interrupted);
+        return Err(Failure::Error("Nothing was deleted.".into()));
     }
     let freed = fastar_app::delete_model(folder, file)?;
     Answers::new().write(&format!(

@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use fastar_app::jobs::Rate;
 
+use crate::terminal;
+
 /// How fast bytes go by, and how long the rest will take.
 #[derive(Default)]
 pub struct Speed {
@@ -11,9 +13,13 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// `12 % of 156.0 GB, 850.2 MB/s, 2 min 41 s left`.
+    /// `12 % of 156.0 GB, 850.2 MB/s, 2 min 41 s left`, after a bar where a person watches.
     pub fn line(&mut self, done: u64, all: u64) -> String {
-        let mut text = format!("{} % of {}", share(done, all), fastar_fst::size(all));
+        let percent = share(done, all);
+        let mut text = format!("{percent} % of {}", fastar_fst::size(all));
+        if terminal::is_watched() {
+            text = format!("{} {text}", bar(percent));
+        }
         if let (Some(per_second), left) = self.numbers(done, all) {
             text.push_str(&format!(", {}/s", fastar_fst::size(per_second as u64)));
             if let Some(left) = left {
@@ -30,6 +36,12 @@ impl Speed {
         let left = all.saturating_sub(done);
         (self.rate.per_second(now), self.rate.seconds_left(now, left))
     }
+}
+
+/// One sign for each five percent.
+fn bar(percent: u64) -> String {
+    let full = (percent / 5).min(20) as usize;
+    format!("[{}{}]", "#".repeat(full), "-".repeat(20 - full))
 }
 
 /// Whole percent, 100 only when all is done.
@@ -59,6 +71,9 @@ mod tests {
             (100, 0, 66, 100)
         );
         assert_eq!(share(u64::MAX - 1, u64::MAX), 99);
+        assert_eq!(bar(0), "[--------------------]");
+        assert_eq!(bar(99), "[###################-]");
+        assert_eq!(bar(100), "[####################]");
         assert_eq!(duration(59), "59 s");
         assert_eq!(duration(61), "1 min 1 s");
         assert_eq!(duration(7260), "2 h 1 min");

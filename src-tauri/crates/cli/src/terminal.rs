@@ -125,8 +125,8 @@ impl Progress {
         self.last = Some(Instant::now());
         self.shown = true;
         let mut err = io::stderr();
-        // Return, clear to the end of the line: only ever sent to a terminal.
-        let _ = write!(err, "\r\x1b[K{}", text()).and_then(|()| err.flush());
+        // Return, clear to the end of the line, and do not wrap what is too long for it: only ever sent to a terminal.
+        let _ = write!(err, "\r\x1b[K\x1b[?7l{}\x1b[?7h", text()).and_then(|()| err.flush());
     }
 
     /// Takes the line away again.

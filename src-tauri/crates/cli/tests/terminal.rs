@@ -1,9 +1,11 @@
-//! `fastar chat` in a real terminal, which `script` (util-linux) provides.
+//! `fastar` in a real terminal, which `script` (util-linux) provides.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 
+use fastar_testkit::hub::{Fault, HubServer};
+use fastar_testkit::{Kind, Synthetic};
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -24,6 +26,10 @@ struct Terminal {
 
 impl Terminal {
     fn start(arguments: &str) -> Self {
+        Self::start_with(&[], arguments)
+    }
+
+    fn start_with(environment: &[(&str, &str)], arguments: &str) -> Self {
         // `exec`, or the shell stays between: one that gets the Ctrl+C too may end with its code instead of the program's.
         let command = format!("exec '{}' {arguments}", env!("CARGO_BIN_EXE_fastar"));
         let mut child = Command::new("script")
@@ -39,6 +45,7 @@ impl Terminal {
             .env("SHELL", "/bin/sh")
             .env_remove("FASTAR_LOG")
             .env_remove("RUST_LOG")
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -174,4 +181,56 @@ fn an_answer_ends_with_a_newline_in_a_terminal() {
     let answer = common::reference().remove(0).1;
     terminal.expect(&format!("{answer}\r\n"));
     assert_eq!(terminal.exit_code(), Some(0));
+}
+
+#[test]
+fn a_download_is_agreed_to_shows_how_far_it_is_and_stops_with_ctrl_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("checkpoint");
+    Synthetic::small(Kind::Preview)
+        .save(&source, &mut |_, _| {})
+        .unwrap();
+    let hub = HubServer::start("acme/tiny", "", &[]);
+    for entry in std::fs::read_dir(&source).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        hub.put(&name, std::fs::read(entry.path()).unwrap());
+    }
+    // It never ends by itself.
+    hub.fault("*", Fault::Stall { after: 300_000 }, 1000);
+    let home = folder.path().to_str().unwrap();
+    let environment = [
+        ("HF_ENDPOINT", hub.endpoint()),
+        ("FASTAR_DATA_DIR", format!("{home}/data")),
+        ("HF_HOME", home.to_owned()),
+    ];
+    let environment = environment
+        .each_ref()
+        .map(|(name, value)| (*name, value.as_str()));
+    let command = format!("download acme/tiny --to '{home}/models'");
+    let mut terminal = Terminal::start_with(&environment, &command);
+    terminal.expect("to fetch in");
+    terminal.expect("Download it? [y/N] ");
+    assert!(
+        hub.sent() < 300_000,
+        "more than the index came before the yes"
+    );
+    terminal.press(b"n\r");
+    terminal.expect("Nothing was downloaded.");
+    assert_eq!(terminal.exit_code(), Some(1));
+    assert!(!folder.path().join("models").exists());
+
+    let mut terminal = Terminal::start_with(&environment, &command);
+    terminal.expect("[y/N] ");
+    terminal.press(b"y\r");
+    terminal.expect("[-");
+    terminal.expect(" % of ");
+    terminal.press(CTRL_C);
+    terminal.expect("everything so far is kept");
+    assert_eq!(terminal.exit_code(), Some(130));
+
+    let mut terminal = Terminal::start_with(&environment, &command);
+    terminal.expect("Going on with acme/tiny");
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.exit_code(), Some(130));
 }
