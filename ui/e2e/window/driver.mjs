@@ -40,6 +40,15 @@ export async function until(what, condition) {
   }
 }
 
+/** Whether nothing of a process is left: it loses its program before it closes its files, and holds its locks until then. */
+function isGone(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].startsWith('Z');
+  } catch {
+    return true;
+  }
+}
+
 export function dataFolder(t) {
   const folder = mkdtempSync(join(tmpdir(), 'fastar-window-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
@@ -101,6 +110,8 @@ class App {
   async request(method, path, body) {
     const response = await fetch(this.address + path, {
       method,
+      // Longer than anything asked for may take: an app that does not start must end the test.
+      signal: AbortSignal.timeout(3 * PATIENCE_MS),
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     const { value } = await response.json();
@@ -248,16 +259,18 @@ class App {
 
   /** Closes the window as a person does, and waits for the program's end. */
   async close() {
+    const pids = this.pids();
     await this.ask('DELETE', '').catch(() => {});
     this.session = null;
-    await until('the program has ended', () => this.pids().length === 0);
+    await until('the program has ended', () => pids.every(isGone));
     await this.endDriver();
   }
 
   /** As a crash or a power cut would end it. */
   async kill() {
+    const pids = this.pids();
     this.signal('SIGKILL');
-    await until('the program is gone', () => this.pids().length === 0);
+    await until('the program is gone', () => pids.every(isGone));
     this.session = null;
     await this.endDriver();
   }

@@ -3,8 +3,13 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+
+/// A process that was killed keeps its locks until the kernel has taken it apart; who starts the app again at once waits so long.
+const ENDING: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The data folder, held by this process until dropped.
 pub(crate) struct DataFolder {
@@ -65,7 +70,13 @@ pub(crate) fn take_lock(folder: &Path, taken: impl FnOnce(Option<u32>) -> Error)
         .truncate(false)
         .open(&path)
         .map_err(Error::file(&path))?;
-    match file.try_lock() {
+    let give_up = Instant::now() + ENDING;
+    let mut taken_now = file.try_lock();
+    while matches!(taken_now, Err(TryLockError::WouldBlock)) && Instant::now() < give_up {
+        std::thread::sleep(LOOK_EVERY);
+        taken_now = file.try_lock();
+    }
+    match taken_now {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             // The number only makes the message better; whatever stands in the file is not trusted.
@@ -155,6 +166,18 @@ mod tests {
         assert!(error.contains(&dir.path().display().to_string()), "{error}");
         drop(first);
         DataFolder::take(dir.path()).expect("free again");
+    }
+
+    #[test]
+    fn a_holder_that_is_just_ending_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = DataFolder::take(dir.path()).unwrap();
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(first);
+        });
+        DataFolder::take(dir.path()).expect("free a moment later");
+        ending.join().unwrap();
     }
 
     #[cfg(unix)]
