@@ -19,6 +19,25 @@ pub(crate) enum Wish {
 pub struct Control {
     wish: Arc<watch::Sender<Wish>>,
     limiter: Limiter,
+    waits: Waits,
+}
+
+/// When the next attempts are due, and why the last ones failed; one of each call that waits now.
+type Waits = Arc<Mutex<Vec<Arc<(Instant, String)>>>>;
+
+/// Takes a wait off the list, however it ends.
+struct Waiting<'a> {
+    waits: &'a Waits,
+    wait: Arc<(Instant, String)>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.waits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|wait| !Arc::ptr_eq(wait, &self.wait));
+    }
 }
 
 impl Default for Control {
@@ -40,6 +59,7 @@ impl Control {
         Self {
             wish: Arc::new(watch::Sender::new(Wish::Go)),
             limiter,
+            waits: Waits::default(),
         }
     }
 
@@ -73,6 +93,30 @@ impl Control {
     /// The most bytes a second, all connections together; `None` is no limit.
     pub fn set_limit(&self, bytes_per_second: Option<u64>) {
         self.limiter.set(bytes_per_second);
+    }
+
+    /// While a [`snapshot`](crate::Hub::snapshot) or [`read`](crate::Hub::read) with this control waits before its next attempt: the seconds
+    /// until then, rounded up, and why the last one failed, in the words of [`Phase::Waiting`](crate::Phase::Waiting). Of several, the one
+    /// that is due first.
+    #[must_use]
+    pub fn waiting(&self) -> Option<(u64, String)> {
+        let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = waits.iter().min_by_key(|wait| wait.0)?;
+        let left = first.0.saturating_duration_since(Instant::now());
+        Some((left.as_secs_f64().ceil() as u64, first.1.clone()))
+    }
+
+    /// Waits before the next attempt, and tells so meanwhile.
+    pub(crate) async fn wait(&self, wait: Duration, why: String) {
+        let waiting = Waiting {
+            waits: &self.waits,
+            wait: Arc::new((Instant::now() + wait, why)),
+        };
+        self.waits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(waiting.wait.clone());
+        tokio::time::sleep(wait).await;
     }
 
     pub(crate) fn limiter(&self) -> &Limiter {

@@ -115,7 +115,10 @@ impl Hub {
         check_repo(repo)?;
         check_revision(revision)?;
         let (hub, repo, revision) = (self.0.clone(), repo.to_owned(), revision.to_owned());
-        self.run(control, async move { list(&hub, &repo, &revision).await })
+        let steered = control.clone();
+        self.run(control, async move {
+            list(&hub, &repo, &revision, &steered).await
+        })
     }
 
     /// The bytes `range` of a file, at most [`LONGEST_READ`]; not checked against a hash. Gives up after [`Settings::tries`]. The
@@ -141,7 +144,7 @@ impl Hub {
         let read = transfer::read(
             self.0.web.clone(),
             self.0.settings.clone(),
-            control.limiter().clone(),
+            control.clone(),
             file.clone(),
             range.start,
             range.end,
@@ -315,7 +318,7 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-async fn list(hub: &Inner, repo: &str, revision: &str) -> Result<Snapshot> {
+async fn list(hub: &Inner, repo: &str, revision: &str, control: &Control) -> Result<Snapshot> {
     let repo_parts = || repo.split('/');
     let info = hub.web.address(
         &["api", "models"]
@@ -325,7 +328,7 @@ async fn list(hub: &Inner, repo: &str, revision: &str) -> Result<Snapshot> {
             .collect::<Vec<_>>(),
     );
     let what = format!("repository {repo} at revision {revision:?}");
-    let (info, _) = page::<Info>(hub, &info, &what).await?;
+    let (info, _) = page::<Info>(hub, &info, &what, control).await?;
     let commit = info.sha;
     if !(1..=64).contains(&commit.len()) || !commit.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Err(Error::Refused {
@@ -347,7 +350,7 @@ async fn list(hub: &Inner, repo: &str, revision: &str) -> Result<Snapshot> {
     while let Some(this) = query.take() {
         let mut url = tree.clone();
         url.set_query(Some(&this));
-        let (entries, next) = page::<Vec<Entry>>(hub, &url, &what).await?;
+        let (entries, next) = page::<Vec<Entry>>(hub, &url, &what, control).await?;
         for entry in entries {
             files.extend(entry.file(repo, &commit)?);
         }
@@ -373,6 +376,7 @@ async fn page<T: serde::de::DeserializeOwned>(
     hub: &Inner,
     url: &url::Url,
     what: &str,
+    control: &Control,
 ) -> Result<(T, Option<String>)> {
     let settings = &hub.settings;
     let mut backoff = Backoff::new(settings.first_wait, settings.longest_wait);
@@ -391,7 +395,7 @@ async fn page<T: serde::de::DeserializeOwned>(
             });
         }
         tracing::debug!(%why, ?wait, "asking again");
-        tokio::time::sleep(wait).await;
+        control.wait(wait, why).await;
     }
 }
 

@@ -58,7 +58,7 @@ pub struct Settings {
     pub stall: Duration,
     /// First wait after a failure; doubled each time, with jitter, and reset by every byte that arrives.
     pub first_wait: Duration,
-    /// Longest wait between two attempts, unless the server asks for more.
+    /// Longest wait between two attempts, unless the server asks for more (`Retry-After`), which counts up to one hour.
     pub longest_wait: Duration,
     /// Attempts without progress before [`Hub::snapshot`](crate::Hub::snapshot) and [`Hub::read`](crate::Hub::read) give up. Transfers never do.
     pub tries: u32,

@@ -7,13 +7,13 @@ use url::Url;
 
 use crate::retry::Backoff;
 use crate::web::{Fault, Web, is_page};
-use crate::{Error, Limiter, RemoteFile, Result, Settings};
+use crate::{Control, Error, Limiter, RemoteFile, Result, Settings};
 
 /// A small piece of a file in memory, with the same retries but not for ever.
 pub(crate) async fn read(
     web: Arc<Web>,
     settings: Settings,
-    limiter: Limiter,
+    control: Control,
     file: RemoteFile,
     from: u64,
     to: u64,
@@ -29,7 +29,15 @@ pub(crate) async fn read(
         }
         let had = bytes.len();
         let (why, wait) = match read_once(
-            &web, &settings, &limiter, &file, &resolve, &what, position, to, &mut bytes,
+            &web,
+            &settings,
+            control.limiter(),
+            &file,
+            &resolve,
+            &what,
+            position,
+            to,
+            &mut bytes,
         )
         .await
         {
@@ -48,7 +56,7 @@ pub(crate) async fn read(
                 why,
             });
         }
-        tokio::time::sleep(wait).await;
+        control.wait(wait, why).await;
     }
 }
 

@@ -7,6 +7,7 @@ mod network;
 mod resumed;
 mod steered;
 mod verified;
+mod waiting;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
