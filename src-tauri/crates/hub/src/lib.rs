@@ -24,6 +24,7 @@ mod transfer;
 mod verify;
 mod web;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -43,7 +44,7 @@ pub use verify::verify;
 
 use control::Wish;
 use retry::Backoff;
-use snapshot::{Entry, Info, check, check_repo, check_revision};
+use snapshot::{Entry, Info, check, check_repo, check_revision, shortened};
 use web::{Fault, Web};
 
 /// Most bytes that [`Hub::read`] returns at once.
@@ -110,7 +111,8 @@ impl Hub {
     /// The files of `repo` at the commit that `revision` (a branch, tag or commit) means now. Gives up after [`Settings::tries`].
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Denied`], [`Error::Untrusted`], [`Error::Unreachable`], [`Error::HostilePath`], [`Error::Cancelled`].
+    /// [`Error::NotFound`], [`Error::Denied`], [`Error::Untrusted`], [`Error::Unreachable`], [`Error::HostilePath`], [`Error::Cancelled`];
+    /// [`Error::Refused`] if the answer makes no sense, such as one path with two sizes.
     pub fn snapshot(&self, repo: &str, revision: &str, control: &Control) -> Result<Snapshot> {
         check_repo(repo)?;
         check_revision(revision)?;
@@ -344,7 +346,8 @@ async fn list(hub: &Inner, repo: &str, revision: &str, control: &Control) -> Res
             .chain(["tree", &commit])
             .collect::<Vec<_>>(),
     );
-    let mut files = Vec::new();
+    let mut files: Vec<RemoteFile> = Vec::new();
+    let mut places = HashMap::new();
     let mut query = Some("recursive=true".to_owned());
     let mut pages = 0;
     while let Some(this) = query.take() {
@@ -352,7 +355,27 @@ async fn list(hub: &Inner, repo: &str, revision: &str, control: &Control) -> Res
         url.set_query(Some(&this));
         let (entries, next) = page::<Vec<Entry>>(hub, &url, &what, control).await?;
         for entry in entries {
-            files.extend(entry.file(repo, &commit)?);
+            let Some(file) = entry.file(repo, &commit)? else {
+                continue;
+            };
+            match places.get(&file.path) {
+                None => {
+                    places.insert(file.path.clone(), files.len());
+                    files.push(file);
+                }
+                // A page that came twice.
+                Some(place) if files.get(*place) == Some(&file) => {}
+                Some(_) => {
+                    return Err(Error::Refused {
+                        host: hub.web.host(),
+                        what,
+                        problem: format!(
+                            "it lists the file {:?} twice, with different sizes or hashes",
+                            shortened(&file.path)
+                        ),
+                    });
+                }
+            }
         }
         pages += 1;
         if files.len() > MOST_FILES || pages > 1000 {

@@ -165,3 +165,36 @@ fn a_listing_with_a_path_out_of_the_folder_is_refused() {
     let error = hub.snapshot(REPO, "main", &Control::new()).unwrap_err();
     assert!(matches!(error, Error::HostilePath { .. }), "{error}");
 }
+
+#[test]
+fn a_listing_that_repeats_an_entry_counts_it_once_and_one_that_contradicts_itself_is_refused() {
+    let server = HubServer::start(REPO, "", &[]);
+    let hub = Hub::new(settings(&server)).unwrap();
+    let list = |entries: &[serde_json::Value]| {
+        server.list(entries.into());
+        hub.snapshot(REPO, "main", &Control::new())
+    };
+    let small = serde_json::json!({ "type": "file", "path": "config.json", "size": 5 });
+    let large = |digit: &str, size: u64| {
+        let lfs = serde_json::json!({ "oid": digit.repeat(64), "size": size });
+        serde_json::json!({ "type": "file", "path": "a/b.safetensors", "size": size, "lfs": lfs })
+    };
+    let page = [small.clone(), large("1", 9)];
+    let snapshot = list(&[page.clone(), page.clone()].concat()).unwrap();
+    let paths: Vec<&str> = snapshot
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    assert_eq!(paths, ["config.json", "a/b.safetensors"]);
+    assert_eq!(snapshot.bytes(), 14);
+    for other in [large("2", 9), large("1", 8)] {
+        let error = list(&[page.as_slice(), &[other]].concat()).unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+        let error = error.to_string();
+        assert!(
+            error.contains("it lists the file \"a/b.safetensors\" twice"),
+            "{error}"
+        );
+    }
+}
