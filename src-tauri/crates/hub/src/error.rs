@@ -167,7 +167,7 @@ pub enum Error {
         host: String,
         /// Path and repository.
         file: String,
-        /// The promised sha256 and that of the bytes.
+        /// What was compared, the hash of the bytes and the promised one.
         hashes: String,
         /// Where they are.
         partial: PathBuf,

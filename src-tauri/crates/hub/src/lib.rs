@@ -1,7 +1,7 @@
 //! Downloads that end whole: from Hugging Face or a mirror, resumed after anything, checked against the hub's own hashes.
 //!
 //! [`Hub::snapshot`] asks once what a repository holds at one commit. [`Hub::fetch_set`] brings files of it into a folder: several files and
-//! ranges in flight, retried for ever, each under its final name only when its length and sha256 are right. Calls block; network and disk run
+//! ranges in flight, retried for ever, each under its final name only when its length and its hash are right. Calls block; network and disk run
 //! on the hub's own threads, and events come on the caller's. What a process that dies leaves behind is described in [`blocks`].
 //!
 //! `hf-hub` gives the place of the token file; its own transfer neither resumes nor hashes. This crate knows nothing of models, keeps no list
@@ -9,6 +9,7 @@
 
 pub mod blocks;
 mod certificates;
+mod contents;
 mod control;
 mod error;
 mod progress;

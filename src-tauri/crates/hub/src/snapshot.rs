@@ -34,6 +34,10 @@ pub struct RemoteFile {
     pub bytes: u64,
     /// Of the whole file, 64 lower-case hexadecimal digits; the hub knows it for large files only.
     pub sha256: Option<String>,
+    /// Git's name of the contents, the sha1 of `"blob LENGTH\0"` and the whole file, 40 lower-case hexadecimal digits; the hub knows it for the
+    /// files that have no sha256. Absent in snapshots that were saved before it was kept.
+    #[serde(default)]
+    pub git_oid: Option<String>,
 }
 
 impl Snapshot {
@@ -144,6 +148,9 @@ pub(crate) struct Entry {
     path: String,
     #[serde(default)]
     size: u64,
+    /// Anything that is no oid counts as none.
+    #[serde(default)]
+    oid: serde_json::Value,
     lfs: Option<Lfs>,
 }
 
@@ -159,6 +166,11 @@ impl Entry {
         if self.kind != "file" {
             return Ok(None);
         }
+        // That of a large file names the pointer which lies in git instead of it.
+        let git_oid = match self.lfs {
+            None => self.oid.as_str().and_then(|oid| digits(oid, 40)),
+            Some(_) => None,
+        };
         let file = RemoteFile {
             repo: repo.to_owned(),
             revision: revision.to_owned(),
@@ -169,6 +181,7 @@ impl Entry {
                 .and_then(|lfs| lfs.size)
                 .unwrap_or(self.size),
             sha256: self.lfs.and_then(|lfs| sha256(&lfs.oid)),
+            git_oid,
         };
         check(&file)?;
         Ok(Some(file))
@@ -179,7 +192,12 @@ impl Entry {
 pub(crate) fn sha256(text: &str) -> Option<String> {
     let text = clean_etag(text);
     let text = text.strip_prefix("sha256:").unwrap_or(text);
-    (text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()))
+    digits(text, 64)
+}
+
+/// `count` hexadecimal digits and nothing else, in lower case.
+fn digits(text: &str, count: usize) -> Option<String> {
+    (text.len() == count && text.bytes().all(|b| b.is_ascii_hexdigit()))
         .then(|| text.to_ascii_lowercase())
 }
 

@@ -5,10 +5,11 @@ use std::io;
 use std::path::Path;
 
 use crate::blocks::{BLOCK, Recorded};
+use crate::contents::Compared;
 use crate::snapshot::check;
 use crate::{Control, Error, RemoteFile, Result};
 
-/// Checks a finished file against the hub's hash, without the network and without writing anything. `on_bytes` is told the bytes read.
+/// Checks a finished file against the hub's hash (sha256 or git's, whichever the listing has), without the network and without writing anything. `on_bytes` is told the bytes read.
 ///
 /// # Errors
 /// [`Error::Damaged`] names the first damaged bytes; [`Error::Io`] if it cannot be read; [`Error::Busy`]; [`Error::Cancelled`].
@@ -50,24 +51,21 @@ pub fn verify(
             Ok(())
         }
     })?;
-    let right = match &file.sha256 {
-        Some(expected) => *expected == found.sha256,
-        None => !recorded.is_complete() || found.bad.is_empty(),
-    };
-    if right {
+    if found.whole.as_ref().is_some_and(Compared::is_right) {
         return Ok(());
     }
     let first = found.bad.first().filter(|_| recorded.is_complete());
-    Err(damaged(match first {
-        Some(block) => format!(
+    Err(damaged(match (first, found.whole) {
+        (Some(block), _) => format!(
             "{} of its blocks of 4 MiB changed after the download, the first at byte {}; repair fetches only those",
             found.bad.len(),
             block * BLOCK
         ),
-        None => format!(
-            "its sha256 is {} and should be {}; download it again",
-            found.sha256,
-            file.sha256.as_deref().unwrap_or("unknown")
+        (None, Some(wrong)) => format!(
+            "its {} is {} and should be {}; download it again",
+            wrong.kind, wrong.found, wrong.promised
         ),
+        // Nothing is known that its bytes could be compared with.
+        (None, None) => return Ok(()),
     }))
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PREFIX/api/models/REPO/revision/REV   {"sha": COMMIT}
-//! PREFIX/api/models/REPO/tree/COMMIT    [{"type": "file", "path", "size", "lfs": {"oid", "size"}}]
+//! PREFIX/api/models/REPO/tree/COMMIT    [{"type": "file", "path", "size", "oid" or "lfs": {"oid", "size"}}]
 //! PREFIX/REPO/resolve/COMMIT/PATH       the data, or a redirect with X-Linked-Size, X-Linked-ETag and X-Repo-Commit
 //! (second port)/cdn/PATH?signature=N    the data, while the signature is valid
 //! ```
@@ -17,6 +17,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use tokio_stream::StreamExt;
 
@@ -53,6 +54,8 @@ pub enum Fault {
     WebPage,
     /// A chunked body.
     NoLength,
+    /// The first byte is another one.
+    WrongByte,
 }
 
 /// Where `resolve` leads.
@@ -134,15 +137,25 @@ fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn digest(contents: &[u8]) -> String {
-    Sha256::digest(contents)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&Sha256::digest(contents))
+}
+
+/// The name that git gives the contents.
+fn git_oid(contents: &[u8]) -> String {
+    let header = format!("blob {}\0", contents.len());
+    hex(&Sha1::new_with_prefix(header)
+        .chain_update(contents)
+        .finalize())
 }
 
 impl HubServer {
-    /// Serves one repository below `prefix` (`""` or `"/mirror"`). Files whose name ends with `.safetensors` have a sha256, as with LFS.
+    /// Serves one repository below `prefix` (`""` or `"/mirror"`). Files whose name ends with `.safetensors` have a sha256, as with LFS; all others have
+    /// git's oid.
     pub fn start(repo: &str, prefix: &str, files: &[(&str, Vec<u8>)]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -426,10 +439,13 @@ fn listing(hub: &Inner) -> serde_json::Value {
     }
     let files = locked(&hub.files);
     let entry = |file: &Served| {
-        let mut entry = serde_json::json!({ "type": "file", "path": file.path, "size": file.contents.len(), "oid": "0" });
+        let mut entry =
+            serde_json::json!({ "type": "file", "path": file.path, "size": file.contents.len() });
         if file.lfs {
             entry["lfs"] =
                 serde_json::json!({ "oid": digest(&file.contents), "size": file.contents.len() });
+        } else {
+            entry["oid"] = git_oid(&file.contents).into();
         }
         entry
     };
@@ -530,14 +546,13 @@ async fn data(hub: &Arc<Inner>, id: usize, seen: &Seen, path: &str, named: bool)
     if whole {
         response = response.header(header::CONTENT_LENGTH, to - from);
     }
-    response
-        .body(body(
-            hub.clone(),
-            id,
-            contents.slice(from as usize..to as usize),
-            fault,
-        ))
-        .unwrap()
+    let mut part = contents.slice(from as usize..to as usize);
+    if fault == Some(Fault::WrongByte) && !part.is_empty() {
+        let mut wrong = part.to_vec();
+        wrong[0] ^= 1;
+        part = wrong.into();
+    }
+    response.body(body(hub.clone(), id, part, fault)).unwrap()
 }
 
 fn no_range(total: u64) -> Response {

@@ -156,7 +156,7 @@ pub(crate) fn open(file: &RemoteFile, dest: &Path, recheck: bool) -> Result<Open
 /// The state of a finished file, for reading alone. Whoever wants to write meanwhile is told that it is busy.
 pub(crate) struct Recorded {
     records: Vec<Record>,
-    bytes: u64,
+    file: RemoteFile,
     /// Holds the lock.
     _blocks: Option<File>,
 }
@@ -185,14 +185,14 @@ impl Recorded {
         }
         Ok(Some(Self {
             records: known.map(|(_, records)| records).unwrap_or_default(),
-            bytes: file.bytes,
+            file: file.clone(),
             _blocks: blocks,
         }))
     }
 
     /// Whether there is a record of every block.
     pub(crate) fn is_complete(&self) -> bool {
-        check::is_recorded(&self.records, self.bytes)
+        check::is_recorded(&self.records, self.file.bytes)
     }
 
     /// Reads the file's `data` through.
@@ -202,7 +202,7 @@ impl Recorded {
         failed: impl Fn(io::Error) -> Error,
         step: impl FnMut(u64) -> Result<()>,
     ) -> Result<Checked> {
-        check::check(data, self.bytes, &self.records, failed, step)
+        check::check(data, &self.file, &self.records, failed, step)
     }
 }
 
@@ -267,6 +267,7 @@ mod tests {
             path: "a".into(),
             bytes: 10 * BLOCK + 7,
             sha256: None,
+            git_oid: None,
         };
         let begun = || match open(&file, &dest, false).unwrap() {
             Opened::Partial(table) => table,

@@ -293,10 +293,10 @@ impl Table {
         Ok(())
     }
 
-    /// Reads the whole file: its sha256, and the blocks that are not what their records say. `step` is told the bytes read and may stop it.
+    /// Reads the whole file: its promised hash, and the blocks that are not what their records say. `step` is told the bytes read and may stop it.
     pub(crate) fn check(&self, step: impl FnMut(u64) -> Result<()>) -> Result<Checked> {
         let records = self.state().records.clone();
-        check::check(&self.data, self.file.bytes, &records, self.read(), step)
+        check::check(&self.data, &self.file, &records, self.read(), step)
     }
 
     /// Whether there is a record of every block, made when it was written.

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use url::Url;
 
 use crate::blocks::{BLOCK, Checked, Opened, Table, open, partial_path};
+use crate::contents::Compared;
 use crate::control::Wish;
 use crate::progress::{Activity, Board, Line};
 use crate::retry::Backoff;
@@ -199,11 +200,10 @@ pub(crate) async fn transfer(
                 Err(End::Fault(_) | End::Stop(_)) => return Err(Error::Cancelled),
             }
         }
-        let Checked { sha256, bad } = check(&job, &table).await?;
-        let right = file
-            .sha256
+        let Checked { whole, bad } = check(&job, &table).await?;
+        let right = whole
             .as_ref()
-            .map_or(bad.is_empty() || unrecorded, |expected| *expected == sha256);
+            .map_or(bad.is_empty() || unrecorded, Compared::is_right);
         let finished = table.clone();
         if right {
             let stale = !bad.is_empty();
@@ -229,10 +229,7 @@ pub(crate) async fn transfer(
                 return Err(Error::WrongContents {
                     host,
                     file: format!("{:?} of {}", file.path, file.repo),
-                    hashes: format!(
-                        "sha256 {sha256} instead of {}",
-                        file.sha256.as_deref().unwrap_or("none")
-                    ),
+                    hashes: whole.map(|whole| whole.to_string()).unwrap_or_default(),
                     partial,
                 });
             }

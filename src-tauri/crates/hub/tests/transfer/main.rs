@@ -5,6 +5,7 @@ mod answers;
 mod certificates;
 mod network;
 mod resumed;
+mod small;
 mod steered;
 mod verified;
 mod waiting;

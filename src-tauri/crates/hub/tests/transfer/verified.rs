@@ -55,6 +55,7 @@ fn a_file_that_nobody_may_write_is_checked_and_nothing_is_put_beside_it() {
         path: "exe".into(),
         bytes: contents.len() as u64,
         sha256: Some(sha256),
+        git_oid: None,
     };
     let verify = |file, read: &mut u64| {
         fastar_hub::verify(&file, program, &Control::new(), |bytes| *read += bytes)
