@@ -5,6 +5,8 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use crate::error::{Error, Result};
 
 /// A process that was killed keeps its locks until the kernel has taken it apart; who starts the app again at once waits so long.
@@ -14,8 +16,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The data folder, held by this process until dropped.
 pub(crate) struct DataFolder {
     path: PathBuf,
+    /// Where it should be: another place only while that cannot be written.
+    wanted: PathBuf,
     // The kernel releases the lock when the process dies, however it dies; a left-over file blocks nobody.
     _lock: File,
+    _temporary: Option<TempDir>,
 }
 
 impl DataFolder {
@@ -27,7 +32,37 @@ impl DataFolder {
             folder: path.display().to_string(),
             pid,
         })?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self {
+            wanted: path.clone(),
+            path,
+            _lock: lock,
+            _temporary: None,
+        })
+    }
+
+    /// The same, and where nothing can be written there, a temporary folder for this run, with a sentence that says so.
+    pub(crate) fn take_or_do_without(path: &Path) -> Result<(Self, Option<String>)> {
+        let error = match Self::take(path) {
+            Err(error) if error.is_no_permission() => error,
+            taken => return taken.map(|taken| (taken, None)),
+        };
+        let Ok(temporary) = tempfile::Builder::new().prefix("fastar-").tempdir() else {
+            return Err(error);
+        };
+        let mut taken = Self::take(temporary.path())?;
+        taken.wanted = path.to_owned();
+        taken._temporary = Some(temporary);
+        let notice = format!(
+            "{} cannot be written, so FaStar begins without your chats and settings and keeps nothing after it ends. Make the folder writable, or \
+             set FASTAR_DATA_DIR to another one.",
+            path.display()
+        );
+        Ok((taken, Some(notice)))
+    }
+
+    /// The folder that should have been used, whether it could be or not: for what must not end up in a temporary one.
+    pub(crate) fn wanted(&self) -> &Path {
+        &self.wanted
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -166,6 +201,28 @@ mod tests {
         assert!(error.contains(&dir.path().display().to_string()), "{error}");
         drop(first);
         DataFolder::take(dir.path()).expect("free again");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn where_nothing_can_be_written_the_app_begins_in_a_temporary_folder_and_says_so() {
+        // Nobody makes folders there, not even root.
+        let path = Path::new("/sys/kernel/fastar");
+        assert!(DataFolder::take(path).is_err_and(|error| error.is_no_permission()));
+        let (taken, notice) = DataFolder::take_or_do_without(path).unwrap();
+        assert!(
+            notice.is_some_and(|notice| notice.starts_with("/sys/kernel/fastar cannot be written"))
+        );
+        assert_eq!(taken.wanted(), path);
+        let there = taken.path().to_owned();
+        assert!(there.join("lock").exists());
+        drop(taken);
+        assert!(!there.exists());
+        // A folder that another FaStar has is another matter.
+        let dir = tempfile::tempdir().unwrap();
+        let (_first, notice) = DataFolder::take_or_do_without(dir.path()).unwrap();
+        assert_eq!(notice, None);
+        assert!(DataFolder::take_or_do_without(dir.path()).is_err());
     }
 
     #[test]

@@ -86,6 +86,17 @@ impl Error {
         move |source| Error::File { path, source }
     }
 
+    /// A file or folder that must not be written.
+    pub(crate) fn is_no_permission(&self) -> bool {
+        let refused = |kind| {
+            matches!(
+                kind,
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+            )
+        };
+        matches!(self, Self::File { source, .. } if refused(source.kind()))
+    }
+
     /// An error of the chat database.
     pub(crate) fn database(file: &Path) -> impl Fn(rusqlite::Error) -> Error + use<> {
         let file = file.to_path_buf();

@@ -153,7 +153,8 @@ impl App {
     /// Takes the data folder, opens the chats, and begins to load a model.
     pub fn open(options: Options) -> Result<Self> {
         error::install_panic_hook();
-        let data = DataFolder::take(&data::default_folder(options.data_folder)?)?;
+        let (data, data_notice) =
+            DataFolder::take_or_do_without(&data::default_folder(options.data_folder)?)?;
         let now = clock::now();
         let (settings, settings_notice) = Settings::open(data.path(), &clock::file_date(now))?;
         let (chats, chats_notice) = Chats::open(data.path(), now)?;
@@ -187,7 +188,10 @@ impl App {
             Sessions::open(data.path()),
             options.temperature,
         )?;
-        let notices: Vec<_> = chats_notice.into_iter().chain(settings_notice).collect();
+        let notices: Vec<_> = [data_notice, chats_notice, settings_notice]
+            .into_iter()
+            .flatten()
+            .collect();
         Ok(Self(Arc::new(Inner {
             generation,
             jobs,
@@ -232,7 +236,8 @@ impl App {
         preferences::models_folder(
             &lock(&self.0.settings),
             self.0.models_folder.as_deref(),
-            self.0.data.path(),
+            // Never a temporary folder: a model would be gone with it.
+            self.0.data.wanted(),
         )
     }
 
