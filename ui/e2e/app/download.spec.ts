@@ -79,7 +79,7 @@ test('a download is started in the page, paused, killed, gone on with, and its m
   await expect(use).toBeVisible({ timeout: 60_000 });
   expect(readdirSync(models)).toEqual(['DeepSeek-V4-Flash-0731.fst']);
   await row.getByRole('button', { name: 'Check every byte' }).click();
-  await expect(row.getByTestId('job')).toContainText('Every byte is as it was made');
+  await expect(row.getByTestId('job')).toContainText('Every weight is as it was made');
   await use.click();
   await expect(page.getByTestId('status-model')).toHaveText('DeepSeek-V4-Flash-0731');
   await expect(row).toContainText('In use');

@@ -82,7 +82,7 @@ test('a no to the question, by button or Escape, gives the focus back and begins
   await button.press('Enter');
   await offer(page, 'flash-0731').getByRole('button', { name: 'Not now' }).press('Enter');
   await expect(button).toBeFocused();
-  await expect(panel(page)).toContainText('No model has been downloaded yet.');
+  await expect(panel(page)).toContainText('There is no model in this folder yet.');
   await page.keyboard.press('Escape');
   await expect(panel(page)).toHaveCount(0);
 });
@@ -209,7 +209,7 @@ for (const [scenario, words] of [
 test('a second download waits for the first and can be cancelled while it does', async ({ page }) => {
   await open(page, 'waiting');
   const waiting = row(page, 'DeepSeek V4 Flash DSpark');
-  await expect(waiting).toContainText('0 % Waiting for the work before it');
+  await expect(waiting).toContainText('0 % Waiting for its turn');
   await waiting.getByRole('button', { name: 'Cancel…' }).click();
   await waiting.getByRole('button', { name: 'Cancel the download' }).click();
   await expect(waiting).toHaveCount(0);
@@ -238,7 +238,7 @@ test('cancel asks what becomes of the bytes: back, keep, or delete', async ({ pa
   await download.getByRole('button', { name: 'Cancel…' }).click();
   await download.getByRole('button', { name: 'Delete them' }).click();
   await expect(download).toHaveCount(0);
-  await expect(panel(page)).toContainText('No model has been downloaded yet.');
+  await expect(panel(page)).toContainText('There is no model in this folder yet.');
 });
 
 test('what an earlier run left is listed, with a way on or only a way to delete it', async ({ page }) => {

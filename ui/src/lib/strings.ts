@@ -134,7 +134,7 @@ export const strings = {
     close: 'Close',
     inUse: 'In use',
     onDisk: 'On this computer',
-    nothing: 'No model has been downloaded yet.',
+    nothing: 'There is no model in this folder yet.',
     folder: (folder: string) => `Models are kept in ${folder}`,
     free: (size: string) => `${size} free`,
     chooseFolder: 'Change folder…',
@@ -173,10 +173,12 @@ export const strings = {
     downloadYes: 'Start the download',
     downloadAnyway: 'Start anyway',
     downloadNo: 'Not now',
-    drafter: (size: string) => `With the drafter (${size}), a helper model that proposes words ahead`,
+    drafter: (size: string) =>
+      `With the drafter (${size}), a helper model for faster answers that FaStar does not use yet`,
     room: (needed: string, free: string) => `Needs up to ${needed} there; ${free} are free.`,
     noRoom: (needed: string, free: string) =>
       `Needs up to ${needed} there, and only ${free} are free. Make room, or keep models in another folder.`,
+    noRoomWeb: 'FASTAR_MODELS_DIR names another folder when FaStar is started.',
     pause: 'Pause',
     resume: 'Resume',
     cancel: 'Cancel…',
@@ -193,7 +195,7 @@ export const strings = {
     enterToken: 'Enter a token…',
     dismiss: 'Dismiss',
     kind: { download: 'Downloading', verify: 'Checking', repair: 'Repairing' },
-    queued: 'Waiting for the work before it',
+    queued: 'Waiting for its turn',
     paused: 'Paused',
     failed: {
       download: 'The download stopped',
@@ -254,14 +256,15 @@ export const strings = {
       limitUnit: 'MB/s',
       limitHelp: 'Empty: as fast as it goes. Also works for a download that is running.',
       endpoint: 'Mirror',
-      endpointHelp: 'Empty: huggingface.co. Nothing is asked of any other place once a mirror is set.',
+      endpointHelp:
+        'Empty: Hugging Face, or what HF_ENDPOINT names. Nothing is asked of any other place once a mirror is set.',
       endpointForgets:
         'The stored token was for the address before; it will be forgotten. Enter a new one if this one needs one.',
       proxy: 'Proxy',
       proxyHelp: 'Empty: what the system says.',
       token: 'Access token',
       tokenHelp:
-        'Only needed for repositories that ask for one. It is sent to the address above and nowhere else.',
+        'Only needed for repositories that ask for one. It is sent to the mirror, or to Hugging Face where there is none, and nowhere else.',
       tokenStored: 'A token is stored',
       tokenForget: 'Forget it',
       tokenForgotten: 'The token will be forgotten.',

@@ -40,6 +40,9 @@ pub(crate) enum Error {
     Hub(#[from] fastar_hub::Error),
     #[error(transparent)]
     Container(#[from] fastar_fst::Error),
+    /// Something else has the name of a model.
+    #[error("{0}")]
+    Occupied(String),
     /// An error that has its words already.
     #[error("{0}")]
     Told(ApiError),
@@ -190,12 +193,12 @@ impl From<Error> for ApiError {
             }
             Error::ModelDamaged { details, .. } => (
                 ErrorCode::Damaged,
-                Some("A repair fetches just these again."),
+                Some("A repair fetches just what is damaged again."),
                 Some(details.clone()),
             ),
             Error::Hub(hub) => (hub_code(hub), None, None),
             Error::Container(container) => (container_code(container), None, None),
-            Error::BadRequest(_) => (ErrorCode::BadRequest, None, None),
+            Error::BadRequest(_) | Error::Occupied(_) => (ErrorCode::BadRequest, None, None),
             Error::Busy => (
                 ErrorCode::Busy,
                 Some("Wait until it is written, or stop it first."),
@@ -221,7 +224,14 @@ impl From<Error> for ApiError {
             }
             Error::File { source, .. } => (
                 ErrorCode::Storage,
-                Some(STORAGE_HINT),
+                Some(match source.kind() {
+                    ErrorKind::NotFound
+                    | ErrorKind::NotADirectory
+                    | ErrorKind::InvalidInput
+                    | ErrorKind::InvalidFilename
+                    | ErrorKind::AlreadyExists => "Check the path, or choose another folder.",
+                    _ => STORAGE_HINT,
+                }),
                 Some(source.to_string()),
             ),
             Error::Damaged { details, .. } => (

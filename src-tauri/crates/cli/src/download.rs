@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fastar_api::{ErrorCode, JobKind, JobPhase};
+use fastar_api::{JobKind, JobPhase};
 use fastar_app::install::{Installer, Survey};
 use fastar_app::jobs::{Ended, Order, Report, Steering, Workshop};
 use fastar_app::{Preferences, file_of};
@@ -42,10 +42,7 @@ pub fn download(options: &DownloadOptions) -> Result<(), Failure> {
     let installer = Installer::new(move || hub.clone());
     let left = installer.leftover(&order.folder, &order.file);
     if left.is_none() && order.path().exists() {
-        return Err(Failure::Error(format!(
-            "{} is there already. `fastar verify --full` checks it; to fetch it anew, move it away first.",
-            order.path().display()
-        )));
+        return there_already(&order);
     }
     let steering = Arc::new(Steering::default());
     steering.set_limit(options.limit.or(preferences.bytes_per_second));
@@ -84,6 +81,22 @@ pub fn download(options: &DownloadOptions) -> Result<(), Failure> {
         },
         made.display()
     ))
+}
+
+/// Nothing to do if it is this model, else in the way.
+fn there_already(order: &Order) -> Result<(), Failure> {
+    let path = order.path();
+    let about = fastar_fst::inspect(&path);
+    if about.is_ok_and(|about| about.repository.as_deref() == Some(&order.repository)) {
+        return Answers::new().write(&format!(
+            "{} is there already. `fastar verify --full` checks it.\n",
+            path.display()
+        ));
+    }
+    Err(Failure::Error(format!(
+        "{} is there already, and it is another model. Move it away, or choose another folder with --to.",
+        path.display()
+    )))
 }
 
 /// Mends a model file from the repository that it names.
@@ -181,6 +194,8 @@ fn work(
         progress: Progress::new(),
         speed: Speed::default(),
         noted: Instant::now(),
+        total: None,
+        trouble: None,
         json,
     };
     let ended = interrupt::stops_job(steering, || {
@@ -195,10 +210,6 @@ fn work(
             terminal::note("fastar: Stopped; everything so far is kept. The same command goes on.");
             Err(Failure::Interrupted)
         }
-        Err(error) if error.code == ErrorCode::NoSpace && order.kind == JobKind::Download => {
-            terminal::note("fastar: Everything so far is kept. The same command goes on.");
-            Err(error.into())
-        }
         Err(error) => Err(error.into()),
     }
 }
@@ -207,6 +218,9 @@ struct Show {
     progress: Progress,
     speed: Speed,
     noted: Instant,
+    total: Option<u64>,
+    /// What it waited for last.
+    trouble: Option<String>,
     json: bool,
 }
 
@@ -224,6 +238,11 @@ struct Line<'a> {
 impl Show {
     fn report(&mut self, report: &Report) {
         let all = report.total_bytes.unwrap_or(0);
+        if report.total_bytes != self.total {
+            // Another count begins: what is there from before did not arrive now.
+            self.total = report.total_bytes;
+            self.speed = Speed::default();
+        }
         if self.json {
             let (bytes_per_second, seconds_left) = self.speed.numbers(report.done_bytes, all);
             // The download does not depend on anybody listening.
@@ -245,13 +264,27 @@ impl Show {
             JobPhase::Downloading => format!("Downloading: {text}"),
             JobPhase::Stalled => format!("Nothing arrives, connecting anew: {text}"),
             JobPhase::Retrying { seconds, reason } => {
-                format!("{reason}; again in {seconds} s: {text}")
+                let far = if text.is_empty() {
+                    text
+                } else {
+                    format!(": {text}")
+                };
+                format!("{reason}; again in {seconds} s{far}")
             }
             JobPhase::Converting => format!("Putting it into the model file: {text}"),
             JobPhase::Verifying => format!("Checking: {text}"),
             JobPhase::Stopping => "Stopping".to_owned(),
         };
-        if !terminal::is_watched() && self.noted.elapsed() >= NOTE_EVERY {
+        let trouble = match &report.phase {
+            JobPhase::Retrying { reason, .. } => Some(reason.clone()),
+            _ => None,
+        };
+        // Once for each reason, and now and then how far it is.
+        let new_trouble = trouble.is_some() && trouble != self.trouble;
+        if trouble.is_some() || report.phase == JobPhase::Downloading {
+            self.trouble = trouble;
+        }
+        if !terminal::is_watched() && (new_trouble || self.noted.elapsed() >= NOTE_EVERY) {
             self.noted = Instant::now();
             terminal::note(&format!("fastar: {text}"));
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use fastar_api::{Condition, Library, ModelFile};
 use fastar_app::Preferences;
 use fastar_app::install::Installer;
+use fastar_app::jobs::{Order, Workshop as _};
 
 use crate::arguments::ModelsOptions;
 use crate::failure::Failure;
@@ -60,7 +61,12 @@ fn described(library: &Library) -> String {
     };
     // Writing to a string cannot fail.
     for model in &library.files {
-        let _ = writeln!(text, "  {:<44} {}", model.file, state(model));
+        let _ = writeln!(
+            text,
+            "  {:<44} {}",
+            model.file,
+            state(Path::new(&library.folder), model)
+        );
     }
     if let Some(free) = library.free_bytes {
         let _ = writeln!(text, "  {} free", fastar_fst::size(free));
@@ -75,36 +81,53 @@ fn described(library: &Library) -> String {
 }
 
 /// What can be done with a model.
-fn state(model: &ModelFile) -> String {
+fn state(folder: &Path, model: &ModelFile) -> String {
     match &model.condition {
         Condition::Whole => fastar_fst::size(model.disk_bytes),
         Condition::Unusable { error } => format!("cannot be used. {error}"),
         Condition::Incomplete {
             done_bytes,
             total_bytes,
-            resumable,
-        } => incomplete(
-            *done_bytes,
-            *total_bytes,
-            *resumable,
-            model.source.as_deref(),
-        ),
+            ..
+        } => incomplete(folder, &model.file, *done_bytes, *total_bytes),
     }
 }
 
-fn incomplete(done: u64, total: Option<u64>, resumable: bool, source: Option<&str>) -> String {
+fn incomplete(folder: &Path, file: &str, done: u64, total: Option<u64>) -> String {
     let done = fastar_fst::size(done);
-    let mut text = match total {
+    let text = match total {
         Some(total) => format!("incomplete, {done} of {}", fastar_fst::size(total)),
         None => format!("incomplete, {done}"),
     };
-    match source.filter(|_| resumable) {
-        Some(source) => {
-            let _ = write!(text, "; `fastar download {source}` goes on");
-        }
-        None => text.push_str("; the command that began it goes on"),
+    let installer = Installer::new(fastar_hub::Settings::default);
+    match installer.leftover(folder, file) {
+        Some(left) => format!("{text}; `{}` goes on", command(&left.order)),
+        None => format!("{text}; the command that began it goes on"),
     }
+}
+
+/// The command that goes on with a download, whole.
+fn command(order: &Order) -> String {
+    let mut text = format!("fastar download {}", order.repository);
+    if order.revision != "main" {
+        let _ = write!(text, " --revision {}", order.revision);
+    }
+    if !order.drafter {
+        text.push_str(" --without-drafter");
+    }
+    let _ = write!(text, " --to {}", quoted(&order.folder));
     text
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
+    if text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 /// What to say of a folder without a model, where something unfinished lies in it.
@@ -115,5 +138,5 @@ pub fn unfinished(folder: &Path) -> Option<String> {
         .files
         .iter()
         .find(|model| matches!(model.condition, Condition::Incomplete { .. }))?;
-    Some(format!("{} is {}.", model.file, state(model)))
+    Some(format!("{} is {}.", model.file, state(folder, model)))
 }

@@ -93,10 +93,15 @@ fn killed_ten_times_a_conversion_ends_with_the_same_bytes() {
 fn an_unfinished_conversion_goes_on_and_restart_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("c.fst");
-    // What a conversion that was killed at once has left.
     let left = folder.path().join("c.fst.partial");
-    fs::write(&left, "not much").unwrap();
     let from = checkpoint("c_fp8_fp4");
+    // No conversion leaves such a thing: it is somebody's.
+    fs::write(&left, "not much").unwrap();
+    let error = refused(&["convert", text(&from), text(&out)]);
+    assert!(error.contains("c.fst.partial is in the way"), "{error}");
+    assert_eq!(fs::read(&left).unwrap(), b"not much");
+    // What a conversion that was killed at once has left.
+    fs::write(&left, "").unwrap();
     let over = run(&["convert", text(&from), text(&out)]);
     assert_eq!(over.code, Some(0), "{over:?}");
     assert!(over.err.contains("fastar: Started over: "), "{over:?}");

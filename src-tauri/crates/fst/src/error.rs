@@ -77,7 +77,9 @@ pub enum Error {
         what: String,
     },
     /// Bytes that do not match their checksum.
-    #[error("{name} is damaged: the checksum of {what} does not match. Copy or convert it again.")]
+    #[error(
+        "{name} is damaged: the checksum of {what} does not match. Mend it with `fastar repair`. Copy or convert it again where that does not help."
+    )]
     Checksum {
         /// The file.
         name: String,

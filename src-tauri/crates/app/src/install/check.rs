@@ -34,7 +34,7 @@ pub(super) fn verify(order: &Order, steering: &Steering, tell: Tell<'_>) -> Resu
         )));
     }
     Ok(Ended::Done(Some(format!(
-        "Every byte is as it was made: {} read.",
+        "Every weight is as it was made: {} read.",
         fastar_fst::size(report.checked_bytes)
     ))))
 }

@@ -14,7 +14,7 @@ use fastar_fst::{Checkpoint, Conversion, Start};
 use fastar_hub::{Event, Hub, Options, Phase, Progress, RemoteFile, Slot};
 
 use super::unfinished::{Record, Unfinished};
-use super::{Result, Tell, at, remote, set};
+use super::{Result, Tell, at, remote, set, waiting};
 use crate::error::Error;
 use crate::jobs::{Ended, Order, Report, Steering};
 use crate::library;
@@ -38,40 +38,111 @@ pub(super) fn download(
         total_bytes: None,
     });
     let unfinished = Unfinished::take(order)?;
-    let record = match unfinished.load()? {
-        Some(record) => going_on(record, order)?,
-        None => match hub.snapshot(&order.repository, &order.revision, steering.transfer()) {
-            Ok(snapshot) => Record::new(order, snapshot),
+    let (mut record, mut was_known) = match unfinished.load() {
+        Some(record) => (going_on(record, order)?, true),
+        None => match resolve(hub, order, steering, tell) {
+            Ok(record) => (record, false),
             Err(error) => {
                 // Nothing has come of it yet.
                 unfinished.remove()?;
-                return Err(error.into());
+                return Err(error);
             }
         },
     };
+    loop {
+        match bring(hub, order, &unfinished, &mut record, steering, tell) {
+            // What the hub said then need not be what it says now.
+            Err(error) if was_known && record.done.is_empty() && may_be_outdated(&error) => {
+                tracing::warn!(%error, "the hub is asked anew");
+                let Ok(anew) = resolve(hub, order, steering, tell) else {
+                    return Err(error);
+                };
+                unfinished.forget(&record)?;
+                (record, was_known) = (anew, false);
+            }
+            // It can never be begun: nothing may be left in the way of another one.
+            Err(error) if !was_known && record.wanted.is_empty() && !is_stop(&error) => {
+                unfinished.remove()?;
+                return Err(error);
+            }
+            ended => return ended,
+        }
+    }
+}
+
+fn resolve(hub: &Hub, order: &Order, steering: &Steering, tell: Tell<'_>) -> Result<Record> {
+    let snapshot = waiting::told(steering, tell, || {
+        hub.snapshot(&order.repository, &order.revision, steering.transfer())
+    })?;
+    remote::check_kind(&snapshot)?;
+    Ok(Record::new(order, snapshot))
+}
+
+fn is_stop(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Hub(fastar_hub::Error::Cancelled) | Error::Container(fastar_fst::Error::Cancelled)
+    )
+}
+
+/// Whether another listing or another commit could change that.
+fn may_be_outdated(error: &Error) -> bool {
+    use fastar_fst::Error as Container;
+    use fastar_hub::Error as Transfer;
+    match error {
+        Error::Hub(error) => matches!(
+            error,
+            Transfer::NotFound { .. }
+                | Transfer::Changed { .. }
+                | Transfer::WrongContents { .. }
+                | Transfer::Refused { .. }
+        ),
+        Error::Container(error) => !matches!(
+            error,
+            Container::Cancelled
+                | Container::NoSpace { .. }
+                | Container::Io { .. }
+                | Container::Output { .. }
+                | Container::ReadBack { .. }
+        ),
+        Error::BadRequest(_) => true,
+        _ => false,
+    }
+}
+
+/// Brings what the record names, from wherever it is.
+fn bring(
+    hub: &Hub,
+    order: &Order,
+    unfinished: &Unfinished,
+    record: &mut Record,
+    steering: &Steering,
+    tell: Tell<'_>,
+) -> Result<Ended> {
     if set::is_set(&record.snapshot) {
         return set::download(hub, order, unfinished, record, steering, tell);
     }
     if order.path().exists() {
-        return made_before(order, unfinished, &record);
+        return made_before(order, unfinished, record);
     }
-    unfinished.save(&record)?;
-    let work = Work {
+    unfinished.save(record)?;
+    let mut work = Work {
         hub,
         order,
         steering,
         unfinished,
         record,
     };
-    let mut checkpoint = remote::checkpoint(
-        hub,
-        &work.record.snapshot,
-        order.drafter,
-        (&work.unfinished.files(), &work.unfinished.headers()),
-        steering,
-    )?;
-    checkpoint.creator = Some(work.record.creator.clone());
-    work.convert(&checkpoint, tell)
+    let kept = unfinished.headers().exists();
+    let (checkpoint, conversion) = match work.open(tell) {
+        // Headers are kept for convenience only, and the disk may have lost some.
+        Err(error) if kept && may_be_outdated(&error) => {
+            unfinished.forget_headers()?;
+            work.open(tell)?
+        }
+        opened => opened?,
+    };
+    work.convert(&checkpoint, conversion, tell)
 }
 
 /// An unfinished download goes on only with what it was begun with: anything else would lose what it has.
@@ -85,27 +156,27 @@ fn going_on(record: Record, order: &Order) -> Result<Record> {
     }
     let drafter = if begun.drafter { "with" } else { "without" };
     Err(Error::BadRequest(format!(
-        "{} has an unfinished download of {} at {} ({drafter} its drafter), which is another one than {} at {}. Go on with that one, or remove it first.",
+        "{} has an unfinished download of {} at {} ({drafter} its drafter), which is another one than {} at {}. Go on with that one, or delete it first: \
+         fastar models --model-dir {} --delete {}",
         library::download_folder(&order.folder, &order.file).display(),
         begun.repository,
         begun.revision,
         order.repository,
         order.revision,
+        order.folder.display(),
+        order.file,
     )))
 }
 
 /// The container has its name. If this download made it, only its folder is left to remove.
-fn made_before(order: &Order, unfinished: Unfinished, record: &Record) -> Result<Ended> {
+fn made_before(order: &Order, unfinished: &Unfinished, record: &Record) -> Result<Ended> {
     let path = order.path();
     let made_here = fastar_fst::inspect(&path).is_ok_and(|about| {
         about.repository.as_deref() == Some(&record.snapshot.repo)
             && about.revision.as_deref() == Some(&record.snapshot.revision)
     });
     if !made_here {
-        if record.wanted.is_empty() {
-            unfinished.remove()?;
-        }
-        return Err(Error::BadRequest(format!(
+        return Err(Error::Occupied(format!(
             "{} is there already, and it is another model. Move it away or choose another folder.",
             path.display()
         )));
@@ -120,15 +191,35 @@ struct Work<'a> {
     hub: &'a Hub,
     order: &'a Order,
     steering: &'a Steering,
-    unfinished: Unfinished,
-    record: Record,
+    unfinished: &'a Unfinished,
+    record: &'a mut Record,
 }
 
 impl Work<'_> {
-    fn convert(mut self, checkpoint: &Checkpoint, tell: Tell<'_>) -> Result<Ended> {
+    /// Plans the container from the small files and the headers.
+    fn open(&self, tell: Tell<'_>) -> Result<(Checkpoint, Conversion)> {
+        let mut checkpoint = waiting::told(self.steering, tell, || {
+            remote::checkpoint(
+                self.hub,
+                &self.record.snapshot,
+                self.order.drafter,
+                (&self.unfinished.files(), &self.unfinished.headers()),
+                self.steering,
+            )
+        })?;
+        checkpoint.creator = Some(self.record.creator.clone());
+        let conversion = Conversion::open(checkpoint.clone(), &self.order.path())?;
+        Ok((checkpoint, conversion))
+    }
+
+    fn convert(
+        &mut self,
+        checkpoint: &Checkpoint,
+        mut conversion: Conversion,
+        tell: Tell<'_>,
+    ) -> Result<Ended> {
         let mut attempt = 1;
         loop {
-            let mut conversion = Conversion::open(checkpoint.clone(), &self.order.path())?;
             let warnings = conversion.warnings().join(" ");
             self.plan(&conversion)?;
             self.fetch(&mut conversion, tell)?;
@@ -144,6 +235,7 @@ impl Work<'_> {
                 Err(error @ fastar_fst::Error::ReadBack { .. }) if attempt < ATTEMPTS => {
                     tracing::warn!(%error, attempt, "parts of the container are made again");
                     attempt += 1;
+                    conversion = Conversion::open(checkpoint.clone(), &self.order.path())?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -159,7 +251,7 @@ impl Work<'_> {
         }
         self.record.done = self.record.wanted.clone();
         self.record.done.retain(|shard| !missing.contains(shard));
-        self.unfinished.save(&self.record)?;
+        self.unfinished.save(self.record)?;
         // Those that were in the container when the process died before it could remove them.
         for shard in &self.record.done {
             fastar_hub::remove_file(&self.unfinished.files().join(shard))?;
@@ -257,7 +349,7 @@ impl Work<'_> {
                 state.all.store(all, Ordering::Relaxed);
             })?;
             self.record.done.push(file.path);
-            self.unfinished.save(&self.record)?;
+            self.unfinished.save(self.record)?;
             fastar_hub::remove_file(&path)?;
             state.busy.store(false, Ordering::Relaxed);
             drop(slot);

@@ -12,6 +12,7 @@ mod set;
 #[cfg(test)]
 mod tests;
 mod unfinished;
+mod waiting;
 
 use std::path::Path;
 
@@ -56,6 +57,14 @@ impl Installer {
     fn hub(&self) -> Result<Hub> {
         Ok(Hub::new((self.settings)())?)
     }
+
+    /// For work that was agreed to: it asks for ever, and says that it does.
+    fn patient_hub(&self) -> Result<Hub> {
+        Ok(Hub::new(fastar_hub::Settings {
+            tries: u32::MAX,
+            ..(self.settings)()
+        })?)
+    }
 }
 
 impl Workshop for Installer {
@@ -66,9 +75,9 @@ impl Workshop for Installer {
         report: &mut dyn FnMut(Report),
     ) -> std::result::Result<Ended, ApiError> {
         let ended = match order.kind {
-            JobKind::Download => download::download(&self.hub()?, order, steering, report),
+            JobKind::Download => download::download(&self.patient_hub()?, order, steering, report),
             JobKind::Verify => check::verify(order, steering, report),
-            JobKind::Repair => check::repair(&self.hub()?, order, steering, report),
+            JobKind::Repair => check::repair(&self.patient_hub()?, order, steering, report),
         };
         match ended {
             Err(

@@ -44,6 +44,7 @@ pub struct Survey {
 
 pub(super) fn survey(hub: &Hub, order: &Order, steering: &Steering) -> Result<Survey> {
     let snapshot = hub.snapshot(&order.repository, &order.revision, steering.transfer())?;
+    check_kind(&snapshot)?;
     let files: Vec<&RemoteFile> = if super::set::is_set(&snapshot) {
         super::set::wanted(&snapshot, order.drafter)
     } else {
@@ -70,6 +71,42 @@ pub(super) fn survey(hub: &Hub, order: &Order, steering: &Steering) -> Result<Su
         peak_bytes: download_bytes + beside,
         free_bytes: free_bytes(&order.folder),
     })
+}
+
+/// Refuses what cannot become a model.
+pub(super) fn check_kind(snapshot: &Snapshot) -> Result<()> {
+    let ends = |ending: &str| {
+        snapshot
+            .files
+            .iter()
+            .any(|file| file.path.ends_with(ending))
+    };
+    let refuse = |what: &str| {
+        Err(Error::BadRequest(format!(
+            "{} holds {what}. FaStar needs a DeepSeek V4 checkpoint in safetensors files.",
+            snapshot.repo
+        )))
+    };
+    if super::set::is_set(snapshot) {
+        return Ok(());
+    }
+    if !ends(".safetensors") {
+        return refuse(if ends(".gguf") {
+            "GGUF files, which are of another program"
+        } else {
+            "no safetensors files"
+        });
+    }
+    // Without it nobody could say later that the weights are right.
+    let unchecked =
+        |file: &&RemoteFile| file.path.ends_with(".safetensors") && file.sha256.is_none();
+    match snapshot.files.iter().find(unchecked) {
+        Some(file) => Err(Error::BadRequest(format!(
+            "The hub gives no checksum of {} in {}, so nobody could say whether it is right. Try the hub itself, or another mirror.",
+            file.path, snapshot.repo
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Bytes of the two largest: so much lies beside the container at most.

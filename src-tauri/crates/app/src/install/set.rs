@@ -38,17 +38,14 @@ pub(super) fn wanted(snapshot: &Snapshot, drafter: bool) -> Vec<&RemoteFile> {
 pub(super) fn download(
     hub: &Hub,
     order: &Order,
-    unfinished: Unfinished,
-    mut record: Record,
+    unfinished: &Unfinished,
+    record: &mut Record,
     steering: &Steering,
     tell: Tell<'_>,
 ) -> Result<Ended> {
     let folder = set::folder_of(&order.folder, &order.file);
     if folder.exists() {
-        if record.wanted.is_empty() {
-            unfinished.remove()?;
-        }
-        return Err(Error::BadRequest(format!(
+        return Err(Error::Occupied(format!(
             "{} is there already. Move it away or choose another folder.",
             folder.display()
         )));
@@ -58,7 +55,7 @@ pub(super) fn download(
         .cloned()
         .collect();
     record.wanted = files.iter().map(|file| file.path.clone()).collect();
-    unfinished.save(&record)?;
+    unfinished.save(record)?;
     hub.fetch_set(
         &files,
         &unfinished.files(),

@@ -730,3 +730,224 @@ fn the_published_set_of_the_original_gets_a_folder_once_it_is_whole() {
         [("mine.txt".to_owned(), b"keep".to_vec())]
     );
 }
+
+#[test]
+fn files_of_a_person_in_the_places_of_a_download_are_never_touched() {
+    let scene = Scene::new();
+    let holiday = scene.download().join("holiday");
+    fs::create_dir_all(&holiday).unwrap();
+    fs::write(holiday.join("photo.jpg"), "keep").unwrap();
+    let error = scene.work().unwrap_err();
+    assert!(error.message.contains("in the way"), "{error}");
+    scene
+        .installer
+        .discard(scene.models.path(), "flash.fst")
+        .unwrap();
+    assert_eq!(fs::read(holiday.join("photo.jpg")).unwrap(), b"keep");
+    fs::remove_dir_all(scene.download()).unwrap();
+
+    let notes = scene.models.path().join("flash.fst.partial");
+    fs::write(&notes, "my own notes").unwrap();
+    let error = scene.work().unwrap_err();
+    assert!(error.message.contains("in the way"), "{error}");
+    scene
+        .installer
+        .discard(scene.models.path(), "flash.fst")
+        .unwrap();
+    assert_eq!(fs::read(&notes).unwrap(), b"my own notes");
+    assert!(!scene.download().exists());
+    fs::remove_file(notes).unwrap();
+
+    // And what comes into the folder of a download later stays when that is done with.
+    scene.hub.set_rate(Some(2_000_000));
+    let ended = scene.work_until(&scene.order(), |report| report.done_bytes > 500_000);
+    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    fs::write(scene.download().join("mine.txt"), "keep").unwrap();
+    scene.hub.set_rate(None);
+    assert!(matches!(scene.work(), Ok(Ended::Done(_))));
+    assert_eq!(
+        folder_files(&scene.download()),
+        [("mine.txt".to_owned(), b"keep".to_vec())]
+    );
+
+    #[cfg(unix)]
+    {
+        let scene = Scene::new();
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), scene.download()).unwrap();
+        assert!(scene.work().unwrap_err().message.contains("in the way"));
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn what_can_never_become_a_model_leaves_nothing_in_the_way_of_another() {
+    let refuse = |change: &dyn Fn(&HubServer), words: &[&str]| {
+        let scene = Scene::new();
+        change(&scene.hub);
+        let error = scene.work().unwrap_err();
+        for word in words {
+            assert!(error.message.contains(word), "{word}: {error}");
+        }
+        assert_eq!(
+            fs::read_dir(scene.models.path()).unwrap().count(),
+            0,
+            "{error}"
+        );
+    };
+    let index = "model.safetensors.index.json";
+    refuse(
+        &|hub| hub.put("config.json", b"{}".to_vec()),
+        &["config.json"],
+    );
+    refuse(&|hub| hub.put(index, b"{".to_vec()), &[index]);
+    refuse(
+        &|hub| hub.fault("config.json", Fault::Status(403, None), 100),
+        &["without permission"],
+    );
+    let list = |path: &str, lfs: serde_json::Value| serde_json::json!([{"type": "file", "path": path, "size": 5, "lfs": lfs}]);
+    refuse(
+        &|hub| hub.list(list("model.gguf", serde_json::Value::Null)),
+        &["GGUF", REPO],
+    );
+    refuse(
+        &|hub| hub.list(list("README.md", serde_json::Value::Null)),
+        &["no safetensors files", REPO],
+    );
+    refuse(
+        &|hub| {
+            hub.list(list(
+                "model.safetensors",
+                serde_json::json!({"oid": "zz", "size": 5}),
+            ))
+        },
+        &["no checksum", "model.safetensors"],
+    );
+}
+
+#[test]
+fn a_hub_that_has_mended_its_listing_is_asked_anew() {
+    let scene = Scene::new();
+    scene.hub.set_rate(Some(2_000_000));
+    // Shards on their way, none in the container: what was listed then is not what there is now.
+    let ended = scene.work_until(&scene.order(), |report| {
+        report.phase == JobPhase::Downloading
+    });
+    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    let record = scene.download().join("download.json");
+    let text = fs::read_to_string(&record).unwrap();
+    let mut wrong = String::new();
+    for (number, part) in text.split("\"sha256\":\"").enumerate() {
+        wrong.push_str(&match number {
+            0 => part.to_owned(),
+            _ => format!("\"sha256\":\"{}{}", "0".repeat(64), &part[64..]),
+        });
+    }
+    assert_ne!(wrong, text);
+    fs::write(&record, wrong).unwrap();
+    scene.hub.set_rate(None);
+    let ended = scene.work();
+    assert!(matches!(ended, Ok(Ended::Done(_))), "{ended:?}");
+    assert!(fs::read(scene.out()).unwrap() == scene.expected(true));
+    scene.assert_only_the_model();
+}
+
+#[test]
+fn headers_that_the_disk_has_damaged_are_fetched_again() {
+    for damage in ["", "{", "nonsense"] {
+        let scene = Scene::new();
+        scene.hub.set_rate(Some(2_000_000));
+        let half = scene.shard_bytes() / 2;
+        let ended = scene.work_until(&scene.order(), |report| report.done_bytes > half);
+        assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+        let headers = scene.download().join("headers");
+        for entry in fs::read_dir(headers).unwrap() {
+            fs::write(entry.unwrap().path(), damage).unwrap();
+        }
+        scene.hub.set_rate(None);
+        let sent = scene.hub.sent();
+        let ended = scene.work();
+        assert!(matches!(ended, Ok(Ended::Done(_))), "{ended:?}");
+        assert!(fs::read(scene.out()).unwrap() == scene.expected(true));
+        // The shards that were done were not fetched again, whatever the headers cost.
+        let heads = 8 * (256 << 10);
+        assert!(scene.hub.sent() - sent <= scene.shard_bytes() - half + heads);
+    }
+}
+
+#[test]
+fn a_record_with_numbers_that_cannot_be_is_damaged_and_nothing_worse() {
+    let scene = Scene::new();
+    scene.hub.set_rate(Some(2_000_000));
+    let ended = scene.work_until(&scene.order(), |report| report.done_bytes > 500_000);
+    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    let record = scene.download().join("download.json");
+    let text = fs::read_to_string(&record).unwrap();
+    let mut hostile = String::new();
+    for part in text.split_inclusive("\"bytes\":") {
+        hostile.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+        if part.ends_with("\"bytes\":") {
+            hostile.push_str("18446744073709551615");
+        }
+    }
+    fs::write(&record, hostile).unwrap();
+    assert_eq!(
+        scene.installer.leftover(scene.models.path(), "flash.fst"),
+        None
+    );
+    let listed = library::list(scene.models.path(), &[], &*scene.installer).unwrap();
+    assert_eq!(listed.files.len(), 1);
+    scene.hub.set_rate(None);
+    assert!(matches!(scene.work(), Ok(Ended::Done(_))));
+    scene.assert_only_the_model();
+}
+
+#[test]
+fn while_the_hub_does_not_answer_the_reason_is_told_and_the_work_waits_for_it() {
+    let scene = Scene::new();
+    for path in ["model.safetensors.index.json", "config.json"] {
+        scene.hub.fault(path, Fault::Status(503, None), 12);
+    }
+    scene.hub.fault(
+        "model-00003-of-00008.safetensors",
+        Fault::Status(503, Some("1".into())),
+        8,
+    );
+    let mut reasons = 0;
+    let ended = scene.work_until(&scene.order(), |report| {
+        if let JobPhase::Retrying { reason, .. } = &report.phase {
+            assert!(reason.contains("503"), "{reason}");
+            reasons += 1;
+        }
+        false
+    });
+    assert!(matches!(ended, Ok(Ended::Done(_))), "{ended:?}");
+    assert!(reasons > 0);
+}
+
+#[test]
+fn what_has_arrived_stays_where_the_hub_or_another_model_stops_a_download_for_now() {
+    let scene = Scene::new();
+    scene.hub.set_rate(Some(500_000));
+    let ended = scene.work_until(&scene.order(), |report| {
+        report.phase == JobPhase::Downloading && report.done_bytes > 50_000
+    });
+    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    let left = || scene.installer.leftover(scene.models.path(), "flash.fst");
+    let before = left().unwrap();
+    // Private by now: such a hub says that there is nothing.
+    scene.hub.fault("*", Fault::Status(404, None), u32::MAX);
+    scene.hub.list(serde_json::json!([]));
+    let error = scene.work().unwrap_err();
+    assert_eq!(error.code, ErrorCode::Hub, "{error}");
+    assert_eq!(left().unwrap(), before);
+    scene.hub.heal();
+    fs::write(scene.out(), "another model").unwrap();
+    let error = scene.work().unwrap_err();
+    assert!(error.message.contains("is there already"), "{error}");
+    assert_eq!(left().unwrap(), before);
+    fs::remove_file(scene.out()).unwrap();
+    scene.hub.set_rate(None);
+    assert!(matches!(scene.work(), Ok(Ended::Done(_))));
+    assert!(fs::read(scene.out()).unwrap() == scene.expected(true));
+}

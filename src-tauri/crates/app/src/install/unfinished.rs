@@ -16,7 +16,7 @@ use super::Result;
 use crate::data::{self, write_whole};
 use crate::error::Error;
 use crate::jobs::{Leftover, Order};
-use crate::library::download_folder;
+use crate::library::{self, download_folder};
 
 const RECORD: &str = "download.json";
 /// What arrives; names in it are the repository's.
@@ -84,6 +84,14 @@ impl Unfinished {
     /// Makes the folder where it is missing, and takes it.
     pub(super) fn take(order: &Order) -> Result<Self> {
         let folder = download_folder(&order.folder, &order.file);
+        let somebody_elses =
+            fs::symlink_metadata(&folder).is_ok_and(|facts| !facts.is_dir() || !is_ours(&folder));
+        if somebody_elses {
+            return Err(Error::BadRequest(format!(
+                "{} is in the way: it holds files that are not of a download. Move it away, or choose another folder.",
+                folder.display()
+            )));
+        }
         fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
         Self::hold(folder, &order.title)
     }
@@ -110,13 +118,13 @@ impl Unfinished {
     }
 
     /// What was going on here, if anything.
-    pub(super) fn load(&self) -> Result<Option<Record>> {
+    pub(super) fn load(&self) -> Option<Record> {
         match read(&self.folder) {
-            Ok(record) => Ok(record),
+            Ok(record) => record,
             // The files beside it are kept and found again by their names and hashes.
             Err(error) => {
                 tracing::warn!(%error, "the record of a download is damaged and is made anew");
-                Ok(None)
+                None
             }
         }
     }
@@ -131,27 +139,73 @@ impl Unfinished {
     }
 
     /// What has arrived becomes a folder of its own, and the rest is removed.
-    pub(super) fn become_folder(self, folder: &Path) -> Result<()> {
+    pub(super) fn become_folder(&self, folder: &Path) -> Result<()> {
         fs::rename(self.files(), folder).map_err(Error::file(folder))?;
         self.remove()
     }
 
-    /// Removes the folder with everything in it.
-    pub(super) fn remove(self) -> Result<()> {
-        fs::remove_dir_all(&self.folder).map_err(Error::file(&self.folder))
+    /// The headers are asked for anew.
+    pub(super) fn forget_headers(&self) -> Result<()> {
+        remove_folder(&self.headers())
+    }
+
+    /// The hub is asked anew for everything but shards that have arrived.
+    pub(super) fn forget(&self, record: &Record) -> Result<()> {
+        self.forget_headers()?;
+        let shards: HashSet<&str> = record.wanted.iter().map(String::as_str).collect();
+        for file in &record.snapshot.files {
+            let path = self.files().join(&file.path);
+            if !shards.contains(file.path.as_str()) && path.exists() {
+                fastar_hub::remove_file(&path)?;
+            }
+        }
+        remove_file(&self.folder.join(RECORD))
+    }
+
+    /// Removes the folder with everything of ours in it; what somebody else has put there stays. The record goes last, so that a kill
+    /// meanwhile leaves something that can be gone on with.
+    pub(super) fn remove(&self) -> Result<()> {
+        remove_folder(&self.files())?;
+        remove_folder(&self.headers())?;
+        remove_file(&self.folder.join(RECORD))?;
+        remove_file(&self.folder.join("lock"))?;
+        // Not empty: then it is not only ours.
+        let _ = fs::remove_dir(&self.folder);
+        Ok(())
     }
 
     /// Removes everything that an unfinished download of `file` has left. Refused while another process is at it.
     pub(super) fn discard(folder: &Path, file: &str) -> Result<()> {
         let own = download_folder(folder, file);
         let held = match fs::symlink_metadata(&own) {
-            Ok(facts) if facts.is_dir() => Some(Self::hold(own, file)?),
+            Ok(facts) if facts.is_dir() && is_ours(&own) => Some(Self::hold(own, file)?),
             _ => None,
         };
-        if folder.is_dir() {
+        // Without a record of either kind, a file of that name is somebody else's.
+        if held.is_some() || folder.join(format!("{file}.partial.state")).exists() {
             fastar_fst::discard_unfinished(&folder.join(file))?;
         }
-        held.map_or(Ok(()), Self::remove)
+        held.map_or(Ok(()), |held| held.remove())
+    }
+}
+
+/// Whether a folder of that name is of a download: other programs name folders so too.
+fn is_ours(folder: &Path) -> bool {
+    library::holds_a_download(folder) || matches!(read(folder), Ok(Some(_)))
+}
+
+fn remove_folder(folder: &Path) -> Result<()> {
+    gone(folder, fs::remove_dir_all(folder))
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    gone(path, fs::remove_file(path))
+}
+
+fn gone(path: &Path, removed: io::Result<()>) -> Result<()> {
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(path)(error)),
+        _ => Ok(()),
     }
 }
 
@@ -187,17 +241,28 @@ pub(super) fn leftover(folder: &Path, file: &str) -> Option<Leftover> {
 
 /// The record in a folder; none where there is none.
 fn read(folder: &Path) -> io::Result<Option<Record>> {
-    let file = match File::open(folder.join(RECORD)) {
-        Ok(file) => file,
+    let path = folder.join(RECORD);
+    match fs::metadata(&path) {
+        // Opening a pipe would wait for ever.
+        Ok(facts) if !facts.is_file() => return Err(io::Error::other("it is not a file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+        _ => {}
+    }
+    let file = File::open(path)?;
     let mut text = Vec::new();
     file.take(LONGEST_RECORD).read_to_end(&mut text)?;
     let record: Record = serde_json::from_slice(&text)?;
-    if record.version == VERSION {
-        Ok(Some(record))
-    } else {
-        Err(io::Error::other("it is of another version"))
+    if record.version != VERSION {
+        return Err(io::Error::other("it is of another version"));
+    }
+    // Numbers that a damaged file may hold must not be added up.
+    let total = record
+        .snapshot
+        .files
+        .iter()
+        .try_fold(0_u64, |sum, file| sum.checked_add(file.bytes));
+    match total {
+        Some(_) => Ok(Some(record)),
+        None => Err(io::Error::other("its sizes cannot be right")),
     }
 }

@@ -234,9 +234,7 @@ impl Entry {
         }
         self.rest(match (self.order.kind, resume) {
             (JobKind::Download, true) => JobState::Queued,
-            (JobKind::Download, false) => JobState::Paused,
-            // A check that did not come to its end says nothing.
-            (JobKind::Verify | JobKind::Repair, _) => JobState::Cancelled,
+            _ => JobState::Paused,
         });
     }
 
@@ -336,6 +334,10 @@ impl Entry {
 
     /// Takes over what the work says. Whether it is time to write that down.
     pub(super) fn hear(&mut self, report: Report, now: Instant) -> bool {
+        if report.total_bytes != self.job.total_bytes {
+            // Another count begins: what it has from before did not arrive now.
+            self.rate = Rate::default();
+        }
         self.job.done_bytes = report.done_bytes;
         self.job.total_bytes = report.total_bytes;
         if self.wish.is_none() {

@@ -170,7 +170,7 @@ fn model_of_folder(name: &str) -> Option<String> {
 }
 
 /// Whether there is nothing in a folder but what our downloads put there.
-fn holds_a_download(folder: &Path) -> bool {
+pub(crate) fn holds_a_download(folder: &Path) -> bool {
     let is_ours = |entry: std::io::Result<fs::DirEntry>| {
         entry.is_ok_and(|entry| IN_DOWNLOAD.iter().any(|name| entry.file_name() == *name))
     };

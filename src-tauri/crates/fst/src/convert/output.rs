@@ -116,13 +116,21 @@ impl Output {
         };
         let is_input = fs::canonicalize(path).is_ok_and(|real| self.inputs.contains(&real));
         if is_input || !about.is_file() {
-            return Err(Error::Output {
-                path: self.target.clone(),
-                problem: format!("{} is in the way.", shown_path(path)),
-            });
+            return Err(self.in_the_way());
         }
         let file = OpenOptions::new().read(true).write(true).open(path);
         self.locked(file.map_err(io)?).map(Some)
+    }
+
+    /// Something that is no unfinished conversion has the name of the partial file.
+    pub fn in_the_way(&self) -> Error {
+        Error::Output {
+            path: self.target.clone(),
+            problem: format!(
+                "{} is in the way and is no unfinished conversion. Move it away.",
+                shown_path(&self.partial)
+            ),
+        }
     }
 
     /// Makes a new partial file, locked.

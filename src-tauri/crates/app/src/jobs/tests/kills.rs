@@ -108,15 +108,17 @@ fn after_a_kill_in_any_state_a_download_is_where_the_person_left_it() {
 }
 
 #[test]
-fn a_check_that_a_kill_ended_says_nothing_and_does_not_begin_by_itself() {
+fn a_check_that_a_kill_ended_is_paused_and_does_not_begin_by_itself() {
     for kind in [JobKind::Verify, JobKind::Repair] {
         let bench = Bench::new();
         let id = bench.jobs.start(bench.order(kind, "a.fst")).unwrap().id;
         bench.until_state(&id, JobState::Running);
         let (jobs, shop) = bench.after_a_kill(true);
-        assert_eq!(found(&jobs, &id).state, JobState::Cancelled);
-        jobs.shut_down();
+        assert_eq!(found(&jobs, &id).state, JobState::Paused);
         assert_eq!(shop.worked(), [""; 0]);
+        jobs.resume(&id).unwrap();
+        until_of(&jobs, &id, |job| job.state == JobState::Running);
+        jobs.shut_down();
     }
 }
 
@@ -161,7 +163,7 @@ fn an_orderly_end_stops_the_work_and_the_next_start_decides() {
         until_of(&jobs, &id, |job| job.state == expected);
         shop.say("a.fst", Step::Done(None));
         until_of(&jobs, &waiting, |job| job.state == expected);
-        assert_eq!(found(&jobs, &check).state, JobState::Cancelled);
+        assert_eq!(found(&jobs, &check).state, JobState::Paused);
     }
 }
 

@@ -67,6 +67,11 @@ impl Conversion {
             return self.begin(partial);
         };
         self.output.check_room(total, partial.room())?;
+        let length = partial.length().unwrap_or(0);
+        if matches!(journal, Err(Unusable::Missing)) && length != 0 && length != total {
+            // A conversion makes it empty or of its whole length, and notes that at once.
+            return Err(self.output.in_the_way());
+        }
         let why = match journal {
             Ok(journal) if partial.length().is_ok_and(|length| length == total) => {
                 self.journal = journal;
