@@ -79,7 +79,7 @@ export class Server {
   /** Lets a paused program run for a few milliseconds. Waits busily: a timer could be late and the answer over. */
   tick(): void {
     this.goOn();
-    const end = performance.now() + 8;
+    const end = performance.now() + 4;
     while (performance.now() < end);
     this.pause();
   }

@@ -21,15 +21,20 @@ async function sendAndPause(page: Page, server: Server, text: string): Promise<v
   await expect(page.getByTestId('status-model')).toHaveText('Demo model');
   server.pause();
   await send(page, text);
-  const some = async () =>
-    (await answers(page)
-      .last()
-      .innerText({ timeout: 1000 })
-      .catch(() => '')) !== '';
-  while (!(await some())) {
-    server.tick();
-    await sleep(40);
-  }
+  const some = () =>
+    page.evaluate(() => {
+      const shown = [...document.querySelectorAll<HTMLElement>('article.answer .markdown')].at(-1);
+      return (shown?.innerText ?? '') !== '';
+    });
+  // The page gets its time too before the next tick: where it is slow, the answer would be over before its first words are seen.
+  const seen = async () => {
+    for (let waited = 0; waited < 200; waited += 40) {
+      if (await some()) return true;
+      await sleep(40);
+    }
+    return false;
+  };
+  while (!(await seen())) server.tick();
 }
 
 /** A prefix of the story and not all of it. */

@@ -247,7 +247,8 @@ class App {
       const end = performance.now() + 4;
       while (performance.now() < end);
       process.kill(pid, 'SIGSTOP');
-      await sleep(20);
+      // The window gets its time too, or the answer is over before it has drawn the first words.
+      await sleep(60);
     }
     if (!done) this.goOn();
     return result;
