@@ -200,20 +200,27 @@ test('kill -9 in the middle of an answer: the page waits, and after a restart th
   server,
 }) => {
   await page.goto(server.address);
-  await sendAndPause(page, server, STORY);
-  // Longer than the app waits before it saves: when it goes on, saving is due.
-  for (let i = 0; i < 3; i++) {
-    await sleep(600);
-    server.tick();
+  // Nothing can hold a program at a certain word from outside: where the answer was over already, it is not the case that is meant.
+  for (let attempt = 1; ; attempt++) {
+    await sendAndPause(page, server, STORY);
+    // Longer than the app waits before it saves: when it goes on, saving is due.
+    for (let i = 0; i < 2; i++) {
+      await sleep(600);
+      server.tick();
+    }
+    await server.kill();
+    await expect(page.getByTestId('offline')).toBeVisible();
+    await page.getByTestId('composer').fill('kept while away');
+    await server.start();
+    await expect(page.getByTestId('offline')).toHaveCount(0);
+    await settled(page);
+    await expect(page.getByTestId('composer')).toHaveValue('kept while away');
+    await expect(questions(page)).toHaveText([STORY]);
+    await expect(answers(page)).not.toHaveText(['']);
+    if (attempt === 8 || (await answers(page).last().innerText()) !== expected(STORY)) break;
+    await page.keyboard.press('Control+n');
+    await expect(page.getByTestId('composer')).toHaveValue('');
   }
-  await server.kill();
-  await expect(page.getByTestId('offline')).toBeVisible();
-  await page.getByTestId('composer').fill('kept while away');
-  await server.start();
-  await expect(page.getByTestId('offline')).toHaveCount(0);
-  await settled(page);
-  await expect(page.getByTestId('composer')).toHaveValue('kept while away');
-  await expect(questions(page)).toHaveText([STORY]);
   const text = await expectPart(page);
   await expect(page.locator('article.answer')).toContainText('The app closed while this was being written.');
   await page.reload();
