@@ -39,6 +39,31 @@ pub static E4M3: [f32; 256] = {
     table
 };
 
+/// Where the first NaN among e4m3 codes is. Products do not look for them (three more operations on every sixteen weights) and would take
+/// them for +-480, so whoever loads weights asks once.
+pub fn e4m3_nan(codes: &[u8]) -> Option<usize> {
+    const CHUNK: usize = 4096;
+    let is_nan = |code: &u8| code & 0x7F == 0x7F;
+    let chunk = codes
+        .chunks(CHUNK)
+        // Without an early end the compiler looks at many codes at once.
+        .position(|c| c.iter().fold(false, |found, code| found | is_nan(code)))?;
+    let start = chunk * CHUNK;
+    codes[start..].iter().position(is_nan).map(|i| start + i)
+}
+
+/// Half-precision bits to `f32`, exactly.
+#[inline(always)]
+pub fn f16(bits: u16) -> f32 {
+    let (exponent, mantissa) = (u32::from(bits >> 10 & 31), u32::from(bits & 0x3FF));
+    let magnitude = match exponent {
+        0 => mantissa as f32 * (1.0 / 16_777_216.0), // 2^-24
+        31 => f32::from_bits(0x7F80_0000 | mantissa << 13),
+        _ => f32::from_bits((exponent + 112) << 23 | mantissa << 13),
+    };
+    f32::from_bits(magnitude.to_bits() | u32::from(bits & 0x8000) << 16)
+}
+
 /// e8m0 scale to value: 2^(b - 127); 255 is NaN. Code 0 is 2^-127, a subnormal `f32`.
 #[inline(always)]
 pub const fn e8m0(code: u8) -> f32 {
@@ -48,6 +73,17 @@ pub const fn e8m0(code: u8) -> f32 {
         _ => f32::from_bits((code as u32) << 23),
     }
 }
+
+/// All 256 values of e8m0.
+pub static E8M0: [f32; 256] = {
+    let mut table = [0.0; 256];
+    let mut code = 0;
+    while code < 256 {
+        table[code] = e8m0(code as u8);
+        code += 1;
+    }
+    table
+};
 
 /// The 16 values of e2m1; bit 3 is the sign.
 pub static E2M1: [f32; 16] = [

@@ -3,12 +3,14 @@
 //! Left to itself the compiler keeps 32 partial sums in 32 scalar registers, so the inner loop is written out for each set. All versions
 //! multiply and add the same pairs in the same order and round each step (no fused operations): the bits are equal, which a test checks.
 
+use crate::fused::Fused;
+
 /// Partial sums a dot product keeps: enough independent chains to hide the latency of an addition on any of our targets. Part of the
 /// definition of every result; changing it changes last bits.
 pub const LANES: usize = 32;
 
 /// One instruction set's dot product.
-pub(crate) trait Lanes {
+pub(crate) trait Lanes: Fused {
     /// Products of elements whose index is equal modulo [`LANES`] are added one after the other, starting from zero; then the 32 sums as a
     /// balanced tree: `l` and `l + 16`, then `l` and `l + 8`, down to 0 and 1. Slices of equal length.
     fn dot(a: &[f32], b: &[f32]) -> f32;
@@ -79,7 +81,7 @@ mod x86 {
         fn dot(a: &[f32], b: &[f32]) -> f32 {
             let (a, a_tail) = a.as_chunks::<LANES>();
             let (b, b_tail) = b.as_chunks::<LANES>();
-            // SAFETY: `dispatch::wide` uses this type only after it has found AVX2; every load and store covers eight of the 32 values of
+            // SAFETY: `dispatch::wide_at` uses this type only after it has found AVX2; every load and store covers eight of the 32 values of
             // one block, and unaligned addresses are allowed.
             unsafe {
                 let zero = _mm256_setzero_ps();
@@ -118,7 +120,7 @@ mod x86 {
         fn dot(a: &[f32], b: &[f32]) -> f32 {
             let (a, a_tail) = a.as_chunks::<LANES>();
             let (b, b_tail) = b.as_chunks::<LANES>();
-            // SAFETY: `dispatch::wide` uses this type only after it has found AVX-512 F, BW, VL and DQ; every load and store covers
+            // SAFETY: `dispatch::wide_at` uses this type only after it has found AVX-512 F, BW, VL and DQ; every load and store covers
             // sixteen of the 32 values of one block, and unaligned addresses are allowed.
             unsafe {
                 let (mut s0, mut s1) = (_mm512_setzero_ps(), _mm512_setzero_ps());

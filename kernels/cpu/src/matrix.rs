@@ -1,15 +1,16 @@
-//! Matrices in their stored precision, and their product with one or many vectors.
+//! Matrices in their stored precision, and their product with one or many vectors of `f32`.
 //!
-//! A [`Matrix`] borrows raw little-endian bytes as they lie in the container; nothing is expanded ahead of time. A product takes one
-//! row at a time, expands it to `f32` in a buffer that stays in the first-level cache, and takes its dot product with every vector.
-//! Each output is one dot product of fixed order, so neither threads nor the number of vectors can change it.
+//! A [`Matrix`] borrows raw little-endian bytes as they lie in the container; nothing is expanded ahead of time. F32, BF16 and FP8 run at the
+//! speed of memory or of the arithmetic units ([`dense`](crate::dense)). FP4 is expanded a row at a time, to the last bit: the truth that
+//! the fast products of [`mxfp4`](crate::mxfp4) are held against, and what reads experts that are not stored for them.
+//! Each output has one order of operations, so neither threads nor the number of vectors can change it.
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
-use crate::dispatch::wide;
+use crate::dense::{self, Data, Rows};
+use crate::dispatch::{Level, level, wide, wide_at};
 use crate::format::{E2M1_PAIRS, E4M3, bf16, e8m0};
+use crate::{mxfp4, share};
 
 /// Edge of the square blocks that share one scale in FP8 matrices.
 pub const FP8_BLOCK: usize = 128;
@@ -17,10 +18,6 @@ pub const FP8_BLOCK: usize = 128;
 pub const FP4_BLOCK: usize = 32;
 /// Bytes of a block of FP4 with its scale in front.
 const FP4_BLOCK_BYTES: usize = 1 + FP4_BLOCK / 2;
-/// Multiplications below which a product stays on the calling thread: handing work over costs about as much as this many.
-const PARALLEL_FROM: usize = 1 << 17;
-/// Rows a thread takes at a time.
-const ROWS_PER_TASK: usize = 32;
 
 /// Storage of a matrix. All bytes little-endian, rows one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +32,8 @@ pub enum Elements<'a> {
     Fp4(&'a [u8], &'a [u8]),
     /// The same, each scale in front of its 16 bytes of nibbles: blocks of 17 bytes (the original FaStar's files).
     Fp4Blocks(&'a [u8]),
+    /// The same in packets of eight rows ([`mxfp4`]).
+    Fp4Packets(&'a [u8]),
 }
 
 /// Scales of an FP8 matrix, [ceil(rows / 128), ceil(columns / 128)].
@@ -94,6 +93,7 @@ impl<'a> Matrix<'a> {
                 columns.is_multiple_of(FP4_BLOCK)
                     && data.len() == (count / FP4_BLOCK).checked_mul(FP4_BLOCK_BYTES)?
             }
+            Elements::Fp4Packets(data) => data.len() == mxfp4::packed_bytes(rows, columns)?,
         };
         fits.then_some(Self {
             rows,
@@ -132,54 +132,56 @@ impl<'a> Matrix<'a> {
         out: &mut [f32],
         scratch: &mut Vec<f32>,
     ) {
+        self.apply_rows_at(level(), rows, x, out, scratch);
+    }
+
+    /// [`Matrix::apply`] with the instruction set of `level`, for measuring; the result is the same.
+    pub fn apply_at(&self, level: Level, x: &[f32], out: &mut [f32], scratch: &mut Vec<f32>) {
+        self.apply_rows_at(level, 0..self.rows, x, out, scratch);
+    }
+
+    fn apply_rows_at(
+        &self,
+        level: Level,
+        rows: Range<usize>,
+        x: &[f32],
+        out: &mut [f32],
+        scratch: &mut Vec<f32>,
+    ) {
         let n = x.len() / self.columns.max(1);
-        debug_assert!(rows.end <= self.rows);
-        debug_assert_eq!(x.len(), n * self.columns);
-        debug_assert_eq!(out.len(), n * rows.len());
-        if n == 0 {
-            return;
+        assert!(rows.end <= self.rows && x.len() == n * self.columns);
+        assert_eq!(out.len(), n * rows.len());
+        let data = match self.elements {
+            Elements::F32(data) => Some(Data::F32(data)),
+            Elements::Bf16(data) => Some(Data::Bf16(data)),
+            Elements::Fp8(data, scales) => Some(Data::Fp8(data, scales)),
+            Elements::Fp4(..) | Elements::Fp4Blocks(_) | Elements::Fp4Packets(_) => None,
+        };
+        let columns = self.columns;
+        let shift = |part: Range<usize>| rows.start + part.start..rows.start + part.end;
+        let Some(data) = data else {
+            return share::by_rows(rows.len(), columns, n, out, scratch, |part, out| {
+                expanded_product(level, *self, shift(part), x, out);
+            });
+        };
+        if n == 0 || columns == 0 {
+            return out.fill(0.0);
         }
-        let parallel = rows.len() * self.columns * n >= PARALLEL_FROM && rows.len() > ROWS_PER_TASK;
-        if n == 1 {
-            // One vector: the output is contiguous by rows already.
-            if parallel {
-                out.par_chunks_mut(ROWS_PER_TASK)
-                    .enumerate()
-                    .for_each(|(i, part)| {
-                        rows_times(*self, rows.start + i * ROWS_PER_TASK, x, 1, part)
-                    });
-            } else {
-                rows_times(*self, rows.start, x, 1, out);
-            }
-            return;
-        }
-        // Many vectors: compute [rows, n], then transpose. Rows are what threads share out.
-        scratch.clear();
-        scratch.resize(rows.len() * n, 0.0);
-        if parallel {
-            scratch
-                .par_chunks_mut(ROWS_PER_TASK * n)
-                .enumerate()
-                .for_each(|(i, part)| {
-                    rows_times(*self, rows.start + i * ROWS_PER_TASK, x, n, part)
-                });
-        } else {
-            rows_times(*self, rows.start, x, n, scratch);
-        }
-        for (t, token) in out.chunks_exact_mut(rows.len()).enumerate() {
-            for (r, v) in token.iter_mut().enumerate() {
-                *v = scratch[r * n + t];
-            }
-        }
+        let m = Rows { columns, data };
+        let mut arranged = Vec::new();
+        m.arrange(x, &mut arranged);
+        share::by_rows(rows.len(), columns, n, out, scratch, |part, out| {
+            dense::product(level, m, shift(part), &arranged, out);
+        });
     }
 }
 
 /// Most columns that are expanded at once on the stack.
 const STACK_COLUMNS: usize = 4096;
 
-wide! {
-    /// Rows `first..` of the product with `n` vectors; `out` is [number of rows, n].
-    fn rows_times<S>(m: Matrix<'_>, first: usize, x: &[f32], n: usize, out: &mut [f32]) {
+wide_at! {
+    /// Some rows of the product: x [n, columns], out [n, rows.len()].
+    fn expanded_product<S>(m: Matrix<'_>, rows: Range<usize>, x: &[f32], out: &mut [f32]) {
         let mut stack = [0.0f32; STACK_COLUMNS];
         let mut heap = Vec::new();
         let row = if m.columns <= STACK_COLUMNS {
@@ -188,10 +190,11 @@ wide! {
             heap.resize(m.columns, 0.0);
             &mut heap[..]
         };
-        for (i, out) in out.chunks_exact_mut(n).enumerate() {
-            expand_inline(m, first + i, row);
-            for (o, x) in out.iter_mut().zip(x.chunks_exact(m.columns)) {
-                *o = S::dot(row, x);
+        let width = rows.len();
+        for (i, r) in rows.enumerate() {
+            expand_inline(m, r, row);
+            for (out, x) in out.chunks_exact_mut(width).zip(x.chunks_exact(m.columns)) {
+                out[i] = S::dot(row, x);
             }
         }
     }
@@ -251,6 +254,12 @@ fn expand_inline(m: Matrix<'_>, row: usize, out: &mut [f32]) {
                 expand_fp4(packed, *scale, out);
             }
         }
+        Elements::Fp4Packets(data) => {
+            for (b, out) in out.chunks_exact_mut(FP4_BLOCK).enumerate() {
+                let (packed, scale) = mxfp4::block(data, c, row, b);
+                expand_fp4(&packed, scale, out);
+            }
+        }
     }
 }
 
@@ -264,187 +273,5 @@ fn expand_fp4(packed: &[u8], scale: u8, out: &mut [f32]) {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::format::E2M1;
-
-    /// Deterministic bytes that avoid NaN codes.
-    fn bytes(count: usize, mut seed: u32, limit: u8) -> Vec<u8> {
-        (0..count)
-            .map(|_| {
-                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (seed >> 24) as u8 % limit
-            })
-            .collect()
-    }
-
-    fn vectors(n: usize, columns: usize) -> Vec<f32> {
-        bytes(n * columns, 5, 255)
-            .iter()
-            .map(|b| (f32::from(*b) - 127.0) / 64.0)
-            .collect()
-    }
-
-    /// Products in f64, with weights decoded here from the definitions and not by the code under test.
-    fn check(matrix: Matrix<'_>, weight: impl Fn(usize, usize) -> f64) {
-        let (rows, columns) = (matrix.rows(), matrix.columns());
-        for n in [1, 2, 5] {
-            let x = vectors(n, columns);
-            let mut out = vec![0.0; n * rows];
-            matrix.apply(&x, &mut out, &mut Vec::new());
-            for t in 0..n {
-                for r in 0..rows {
-                    let terms = (0..columns).map(|k| weight(r, k) * f64::from(x[t * columns + k]));
-                    let (sum, size) =
-                        terms.fold((0.0, 0.0), |(s, a): (f64, f64), v| (s + v, a + v.abs()));
-                    let ours = f64::from(out[t * rows + r]);
-                    assert!(
-                        (ours - sum).abs() <= 1e-6 * size + 1e-30,
-                        "row {r}: {ours} {sum}"
-                    );
-                }
-            }
-            // Some of the rows are the same numbers.
-            let (from, to) = (rows / 3, rows - 1);
-            let mut some = vec![0.0; n * (to - from)];
-            matrix.apply_rows(from..to, &x, &mut some, &mut Vec::new());
-            for t in 0..n {
-                assert_eq!(
-                    some[t * (to - from)..(t + 1) * (to - from)],
-                    out[t * rows + from..t * rows + to]
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn bf16_and_f32_products_are_right() {
-        let (rows, columns) = (37, 75);
-        let data = bytes(4 * rows * columns, 1, 120);
-        let at = |i: usize| {
-            [
-                data[4 * i],
-                data[4 * i + 1],
-                data[4 * i + 2],
-                data[4 * i + 3],
-            ]
-        };
-        let m = Matrix::new(rows, columns, Elements::F32(&data)).unwrap();
-        check(m, |r, k| f64::from(f32::from_le_bytes(at(r * columns + k))));
-        let data = &data[..2 * rows * columns];
-        let m = Matrix::new(rows, columns, Elements::Bf16(data)).unwrap();
-        check(m, |r, k| {
-            let i = 2 * (r * columns + k);
-            let high = u32::from(u16::from_le_bytes([data[i], data[i + 1]])) << 16;
-            f64::from(f32::from_bits(high))
-        });
-    }
-
-    #[test]
-    fn fp8_products_use_the_scale_of_their_block_partial_blocks_included() {
-        let (rows, columns) = (200, 300);
-        let data = bytes(rows * columns, 2, 0x7F);
-        let scales = [120u8, 125, 127, 130, 126, 121];
-        let value = |code: u8| {
-            let (e, m) = (i32::from(code >> 3 & 15), f64::from(code & 7));
-            if e == 0 {
-                m * 2f64.powi(-9)
-            } else {
-                (1.0 + m / 8.0) * 2f64.powi(e - 7)
-            }
-        };
-        let m = Matrix::new(rows, columns, Elements::Fp8(&data, Scales::E8m0(&scales))).unwrap();
-        check(m, |r, k| {
-            let scale = scales[r / 128 * 3 + k / 128];
-            value(data[r * columns + k]) * 2f64.powi(i32::from(scale) - 127)
-        });
-        let floats: Vec<u8> = [0.5f32, 0.3, 2.0, 1.0, 0.1, 7.0]
-            .iter()
-            .flat_map(|s| s.to_le_bytes())
-            .collect();
-        let m = Matrix::new(rows, columns, Elements::Fp8(&data, Scales::F32(&floats))).unwrap();
-        check(m, |r, k| {
-            let scale = [0.5f32, 0.3, 2.0, 1.0, 0.1, 7.0][r / 128 * 3 + k / 128];
-            value(data[r * columns + k]) * f64::from(scale)
-        });
-    }
-
-    #[test]
-    fn fp4_products_are_right_and_long_rows_too() {
-        for (rows, columns) in [(65, 96), (70, 8192)] {
-            let data = bytes(rows * columns / 2, 3, 255);
-            let scales: Vec<u8> = bytes(rows * columns / 32, 4, 10)
-                .iter()
-                .map(|b| 120 + b)
-                .collect();
-            let m = Matrix::new(rows, columns, Elements::Fp4(&data, &scales)).unwrap();
-            check(m, |r, k| {
-                let i = r * columns + k;
-                let nibble = data[i / 2] >> (4 * (i % 2)) & 15;
-                f64::from(E2M1[nibble as usize]) * 2f64.powi(i32::from(scales[i / 32]) - 127)
-            });
-        }
-    }
-
-    #[test]
-    fn fp4_blocks_with_the_scale_in_front_give_the_same_bits() {
-        let (rows, columns) = (65, 96);
-        let data = bytes(rows * columns / 2, 3, 255);
-        let scales = bytes(rows * columns / 32, 4, 254);
-        let blocks: Vec<u8> = scales
-            .iter()
-            .zip(data.chunks_exact(16))
-            .flat_map(|(scale, packed)| std::iter::once(*scale).chain(packed.iter().copied()))
-            .collect();
-        let a = Matrix::new(rows, columns, Elements::Fp4(&data, &scales)).unwrap();
-        let b = Matrix::new(rows, columns, Elements::Fp4Blocks(&blocks)).unwrap();
-        let (mut x, mut y) = (vec![0.0; columns], vec![1.0; columns]);
-        for row in 0..rows {
-            a.row(row, &mut x);
-            b.row(row, &mut y);
-            assert!(x.iter().zip(&y).all(|(x, y)| x.to_bits() == y.to_bits()));
-        }
-        assert!(Matrix::new(rows, columns, Elements::Fp4Blocks(&blocks[1..])).is_none());
-    }
-
-    #[test]
-    fn the_number_of_vectors_and_threads_changes_no_bit() {
-        let (rows, columns, n) = (300, 512, 7);
-        let data = bytes(rows * columns / 2, 3, 255);
-        let scales = vec![125; rows * columns / 32];
-        let m = Matrix::new(rows, columns, Elements::Fp4(&data, &scales)).unwrap();
-        let x = vectors(n, columns);
-        let run = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build()
-                .unwrap();
-            let mut out = vec![0.0; n * rows];
-            pool.install(|| m.apply(&x, &mut out, &mut Vec::new()));
-            out
-        };
-        let one = run(1);
-        assert_eq!(one, run(3));
-        for t in 0..n {
-            let mut alone = vec![0.0; rows];
-            m.apply(
-                &x[t * columns..(t + 1) * columns],
-                &mut alone,
-                &mut Vec::new(),
-            );
-            assert_eq!(alone, one[t * rows..(t + 1) * rows]);
-        }
-    }
-
-    #[test]
-    fn bytes_that_do_not_make_the_matrix_are_refused() {
-        let b = [0u8; 4096];
-        assert!(Matrix::new(3, 5, Elements::F32(&b[..61])).is_none());
-        assert!(Matrix::new(3, 5, Elements::Bf16(&b[..28])).is_none());
-        assert!(Matrix::new(2, 33, Elements::Fp4(&b[..33], &b[..2])).is_none());
-        assert!(Matrix::new(2, 64, Elements::Fp4(&b[..64], &b[..3])).is_none());
-        assert!(Matrix::new(2, 64, Elements::Fp8(&b[..128], Scales::E8m0(&b[..2]))).is_none());
-        assert!(Matrix::new(usize::MAX, 2, Elements::F32(&b)).is_none());
-    }
-}
+#[allow(clippy::unwrap_used)]
+mod tests;
