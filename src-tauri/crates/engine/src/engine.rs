@@ -172,14 +172,7 @@ fn parameters(container: &Container) -> u64 {
         .filter(|(name, t)| {
             !name.ends_with(".scale") && !matches!(t.dtype, Dtype::I32 | Dtype::I64)
         })
-        .map(|(_, t)| {
-            let count: u64 = t.shape.iter().map(|n| *n as u64).product();
-            if t.dtype == Dtype::Fp4Packed {
-                2 * count
-            } else {
-                count
-            }
-        })
+        .map(|(_, t)| t.elements())
         .sum();
     let (layers, experts) = container.expert_counts();
     let layout = container.expert_layout();

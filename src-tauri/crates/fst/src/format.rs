@@ -19,6 +19,8 @@ const RESERVED_AT: usize = 112;
 const CHECKSUM_AT: usize = 120;
 const MOST_DIMENSIONS: usize = 4;
 const MOST_NAME_BYTES: usize = 256;
+/// Where in a directory entry its type is.
+const TYPE_AT: usize = 24;
 /// Bytes of a directory entry before its dimensions.
 const ENTRY_BYTES: usize = 32;
 
@@ -253,7 +255,8 @@ pub(crate) fn encode_directory(entries: &[Entry]) -> Vec<u8> {
         out.extend_from_slice(&entry.offset.to_le_bytes());
         out.extend_from_slice(&entry.bytes.to_le_bytes());
         out.extend_from_slice(&entry.checksum.to_le_bytes());
-        out.push(entry.dtype.code());
+        // What has no code has no place in a directory: nothing reads a type of zero.
+        out.push(entry.dtype.code().unwrap_or(0));
         // The converter checks both against the limits below.
         out.push(entry.shape.len() as u8);
         out.extend_from_slice(&(entry.name.len() as u16).to_le_bytes());
@@ -357,6 +360,13 @@ pub(crate) fn decode_directory(
     let mut entries = Vec::with_capacity(count as usize);
     let mut last = 0;
     for index in 0..count {
+        if let Some(&code) = bytes.get(TYPE_AT)
+            && Dtype::from_code(code).is_none()
+        {
+            return Err(format!(
+                "entry {index} of its directory has type {code}, which is none of a dense tensor"
+            ));
+        }
         let (entry, rest) = decode_entry(bytes)
             .ok_or_else(|| format!("entry {index} of its directory is not readable"))?;
         bytes = rest;
@@ -407,7 +417,7 @@ fn decode_entry(bytes: &[u8]) -> Option<(Entry, &[u8])> {
     let field = |at: usize| -> Option<u64> {
         Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?))
     };
-    let dtype = Dtype::from_code(head[24])?;
+    let dtype = Dtype::from_code(head[TYPE_AT])?;
     let dimensions = usize::from(head[25]);
     let name_bytes = usize::from(u16::from_le_bytes([head[26], head[27]]));
     if head[28..] != [0; 4]

@@ -98,8 +98,7 @@ impl Container {
             let parameters = match tensor.dtype {
                 Dtype::I32 | Dtype::I64 | Dtype::F8E8m0 => 0,
                 Dtype::F32 if name.ends_with(".scale") => 0,
-                Dtype::Fp4Packed => bytes * 2,
-                dtype => bytes / dtype.bytes() as u64,
+                _ => tensor.elements(),
             };
             add(tensor.dtype, bytes, parameters);
         }

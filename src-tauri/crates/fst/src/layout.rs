@@ -2,16 +2,21 @@
 
 use std::ops::Range;
 
+use fastar_kernels::{mxfp4, q8_0};
 use serde::{Deserialize, Serialize};
 
 /// Rows and columns one FP8 scale stands for.
 pub(crate) const FP8_BLOCK: usize = 128;
 /// Elements along a row one FP4 scale stands for.
 pub(crate) const FP4_BLOCK: usize = 32;
-/// The layout of version 3.
+/// The layout of experts that are not FP4, and of FP4 ones in files made before there were packets.
 pub(crate) const ROW_MAJOR: &str = "row-major";
+/// The layout of FP4 experts.
+pub(crate) const FP4_PACKETS: &str = "fp4-packets";
 /// The layout of version 2.
 pub(crate) const FP4_BLOCKS: &str = "fp4-blocks";
+/// Elements along a row one scale of Q8_0 stands for.
+const Q8_0_BLOCK: usize = 32;
 /// Bytes of an FP4 block with its scale in front.
 pub(crate) const FP4_BLOCK_BYTES: usize = 1 + FP4_BLOCK / 2;
 
@@ -27,7 +32,7 @@ pub enum EffortTable {
     V0731,
 }
 
-/// Storage type of a tensor, as in the checkpoint.
+/// Storage type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Dtype {
     /// bfloat16, little endian.
@@ -48,20 +53,30 @@ pub enum Dtype {
     /// Two e2m1 codes per byte, low nibble first. `shape` counts bytes along the last axis, as the checkpoint does.
     #[serde(rename = "I8")]
     Fp4Packed,
+    /// Blocks of 34 bytes, a half-precision scale and the 32 signed bytes it is for, as in GGUF. `shape` counts elements, and the last axis
+    /// has whole blocks.
+    #[serde(rename = "Q8_0")]
+    Q8_0,
+    /// A matrix of FP4 with its scales, in packets of eight rows ([`fastar_kernels::mxfp4`]). Only in expert records.
+    #[serde(rename = "MXFP4")]
+    Fp4Packets,
 }
 
 impl Dtype {
-    /// Bytes of one entry of a tensor's shape (a packed FP4 entry is one byte, two elements).
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::I64 => 8,
-            Self::F32 | Self::I32 => 4,
-            Self::Bf16 => 2,
-            Self::F8E4m3 | Self::F8E8m0 | Self::Fp4Packed => 1,
-        }
+    /// What is stored together along the last axis of a tensor's shape: so many entries in so many bytes. None for packets, which are no
+    /// tensors.
+    fn block(self) -> Option<(usize, usize)> {
+        Some(match self {
+            Self::I64 => (1, 8),
+            Self::F32 | Self::I32 => (1, 4),
+            Self::Bf16 => (1, 2),
+            Self::F8E4m3 | Self::F8E8m0 | Self::Fp4Packed => (1, 1),
+            Self::Q8_0 => (Q8_0_BLOCK, q8_0::BLOCK_BYTES),
+            Self::Fp4Packets => return None,
+        })
     }
 
-    /// The checkpoint's name for it.
+    /// The checkpoint's name for it, or the field's for what no checkpoint has.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bf16 => "BF16",
@@ -71,11 +86,14 @@ impl Dtype {
             Self::F8E4m3 => "F8_E4M3",
             Self::F8E8m0 => "F8_E8M0",
             Self::Fp4Packed => "I8",
+            Self::Q8_0 => "Q8_0",
+            Self::Fp4Packets => "MXFP4",
         }
     }
 
-    pub(crate) fn code(self) -> u8 {
-        match self {
+    /// What a directory calls it; none for packets, which are not for a directory.
+    pub(crate) fn code(self) -> Option<u8> {
+        Some(match self {
             Self::Bf16 => 1,
             Self::F32 => 2,
             Self::I64 => 3,
@@ -83,7 +101,9 @@ impl Dtype {
             Self::F8E8m0 => 5,
             Self::Fp4Packed => 6,
             Self::I32 => 7,
-        }
+            Self::Q8_0 => 8,
+            Self::Fp4Packets => return None,
+        })
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
@@ -95,16 +115,23 @@ impl Dtype {
             5 => Self::F8E8m0,
             6 => Self::Fp4Packed,
             7 => Self::I32,
+            8 => Self::Q8_0,
             _ => return None,
         })
     }
 }
 
-/// Bytes of a tensor; none on overflow.
+/// Bytes of a tensor; none on overflow, for a last axis that is not made of whole blocks, and for what is no tensor.
 pub(crate) fn tensor_bytes(dtype: Dtype, shape: &[usize]) -> Option<usize> {
-    shape
+    let (entries, bytes) = dtype.block()?;
+    let (last, outer) = shape.split_last().unwrap_or((&1, &[]));
+    if !last.is_multiple_of(entries) {
+        return None;
+    }
+    outer
         .iter()
-        .try_fold(dtype.bytes(), |bytes, &size| bytes.checked_mul(size))
+        .try_fold(last / entries, |blocks, &size| blocks.checked_mul(size))?
+        .checked_mul(bytes)
 }
 
 /// A tensor inside a container: borrowed, never copied.
@@ -118,6 +145,19 @@ pub struct Tensor<'a> {
     pub data: &'a [u8],
 }
 
+impl Tensor<'_> {
+    /// How many numbers it holds.
+    pub fn elements(&self) -> u64 {
+        // By its bytes: a shape with a zero in it may have any other sizes.
+        let bytes = self.data.len() as u64;
+        match (self.dtype, self.dtype.block()) {
+            (Dtype::Fp4Packed, _) => bytes * 2,
+            (_, Some((entries, size))) => bytes / size as u64 * entries as u64,
+            (_, None) => 0,
+        }
+    }
+}
+
 /// One matrix of an expert inside its record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpertMatrix {
@@ -129,15 +169,16 @@ pub struct ExpertMatrix {
     pub columns: usize,
     /// Byte range of the weights in the record.
     pub data: Range<usize>,
-    /// Storage type and byte range of the scales, for FP8 (128 x 128 blocks) and FP4 (32 along a row).
+    /// Storage type and byte range of the scales, for FP8 (128 x 128 blocks) and FP4 (32 along a row); none where they are among the data.
     pub scale: Option<(Dtype, Range<usize>)>,
 }
 
 /// How every expert record of a container is laid out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpertLayout {
-    /// Layout id. `row-major`: each matrix as in the checkpoint, gate | up | down, data then scales. `fp4-blocks`, only in files of version
-    /// 2: gate | up | down, each a row of 17-byte blocks of a scale and the 32 FP4 codes it is for, and no scales of their own.
+    /// Layout id; each is gate | up | down without gaps. `fp4-packets`: each matrix in packets, as the kernels read it, its scales among them.
+    /// `row-major`: each matrix as in the checkpoint, data then scales. `fp4-blocks`, only in files of version 2: each a row of 17-byte
+    /// blocks of a scale and the 32 FP4 codes it is for.
     pub id: String,
     /// w1.
     pub gate: ExpertMatrix,
@@ -216,18 +257,37 @@ impl ExpertLayout {
         })
     }
 
+    /// The `fp4-packets` layout of experts of `hidden` x `intermediate`; none when one of them is not a multiple of 32 or sizes overflow. Rows
+    /// are whole groups then, as both sizes are columns of some matrix: no record has room that is not used.
+    pub fn fp4_packets(hidden: usize, intermediate: usize) -> Option<Self> {
+        let bytes = mxfp4::packed_bytes;
+        Self::with_scales_inside(FP4_PACKETS, Dtype::Fp4Packets, hidden, intermediate, bytes)
+    }
+
     /// The `fp4-blocks` layout; none when a row is not made of whole blocks or sizes overflow.
     pub(crate) fn fp4_blocks(hidden: usize, intermediate: usize) -> Option<Self> {
-        let mut at = 0usize;
-        let mut matrix = |rows: usize, columns: usize| {
-            let bytes = columns
+        let bytes = |rows: usize, columns: usize| {
+            columns
                 .is_multiple_of(FP4_BLOCK)
                 .then(|| (columns / FP4_BLOCK).checked_mul(rows))??
-                .checked_mul(FP4_BLOCK_BYTES)?;
+                .checked_mul(FP4_BLOCK_BYTES)
+        };
+        Self::with_scales_inside(FP4_BLOCKS, Dtype::Fp4Packed, hidden, intermediate, bytes)
+    }
+
+    fn with_scales_inside(
+        id: &str,
+        dtype: Dtype,
+        hidden: usize,
+        intermediate: usize,
+        bytes: impl Fn(usize, usize) -> Option<usize>,
+    ) -> Option<Self> {
+        let mut at = 0usize;
+        let mut matrix = |rows: usize, columns: usize| {
             let start = at;
-            at = at.checked_add(bytes)?;
+            at = at.checked_add(bytes(rows, columns)?)?;
             Some(ExpertMatrix {
-                dtype: Dtype::Fp4Packed,
+                dtype,
                 rows,
                 columns,
                 data: start..at,
@@ -235,7 +295,7 @@ impl ExpertLayout {
             })
         };
         Some(Self {
-            id: FP4_BLOCKS.to_owned(),
+            id: id.to_owned(),
             gate: matrix(intermediate, hidden)?,
             up: matrix(intermediate, hidden)?,
             down: matrix(hidden, intermediate)?,
@@ -249,14 +309,19 @@ impl ExpertLayout {
             dtype: m.dtype,
             scale: m.scale.as_ref().map(|(dtype, _)| *dtype),
         };
-        Self::row_major(
-            self.gate.columns,
-            self.gate.rows,
-            storage(&self.gate),
-            storage(&self.up),
-            storage(&self.down),
-        )
-        .is_some_and(|expected| expected == *self)
+        let (hidden, intermediate) = (self.gate.columns, self.gate.rows);
+        let expected = match self.id.as_str() {
+            FP4_PACKETS => Self::fp4_packets(hidden, intermediate),
+            ROW_MAJOR => Self::row_major(
+                hidden,
+                intermediate,
+                storage(&self.gate),
+                storage(&self.up),
+                storage(&self.down),
+            ),
+            _ => None,
+        };
+        expected.is_some_and(|expected| expected == *self)
     }
 
     /// Names of the checkpoint's tensors that a record consists of, in its order.
@@ -264,9 +329,9 @@ impl ExpertLayout {
         self.parts()
             .into_iter()
             .flat_map(|(part, matrix)| {
-                let kinds: &[_] = match matrix.scale {
-                    Some(_) => &["weight", "scale"],
-                    None => &["weight"],
+                let kinds: &[_] = match (matrix.dtype, &matrix.scale) {
+                    (Dtype::Fp4Packets, _) | (_, Some(_)) => &["weight", "scale"],
+                    _ => &["weight"],
                 };
                 kinds
                     .iter()
@@ -310,6 +375,44 @@ mod tests {
     }
 
     #[test]
+    fn a_flash_record_in_packets_has_the_size_of_the_checkpoints_tensors() {
+        let layout = ExpertLayout::fp4_packets(4096, 2048).unwrap();
+        // By hand: gate and up are 256 groups of 8 rows, each 4 packets of 4096 + 256 bytes; down is 512 groups of 2 packets.
+        assert_eq!(layout.bytes, 13_369_344);
+        assert_eq!(layout.gate.data, 0..4_456_448);
+        assert_eq!(layout.up.data, 4_456_448..8_912_896);
+        assert_eq!(layout.down.data, 8_912_896..13_369_344);
+        assert_eq!((layout.down.rows, layout.down.columns), (4096, 2048));
+        for (_, matrix) in layout.parts() {
+            assert_eq!((matrix.dtype, &matrix.scale), (Dtype::Fp4Packets, &None));
+        }
+        assert!(layout.is_consistent());
+    }
+
+    #[test]
+    fn packets_need_whole_blocks_both_ways() {
+        // By hand: 96 / 8 groups of 2 blocks, 64 / 8 groups of 3, each block 8 x 16 + 8 bytes.
+        let layout = ExpertLayout::fp4_packets(64, 96).unwrap();
+        assert_eq!(layout.bytes, 2 * 12 * 2 * 136 + 8 * 3 * 136);
+        assert_eq!(ExpertLayout::fp4_packets(64, 40), None);
+        assert_eq!(ExpertLayout::fp4_packets(40, 64), None);
+        assert_eq!(ExpertLayout::fp4_packets(1 << 40, 1 << 40), None);
+    }
+
+    #[test]
+    fn q8_0_has_34_bytes_for_32_elements_of_a_row() {
+        assert_eq!(tensor_bytes(Dtype::Q8_0, &[3, 64]), Some(3 * 2 * 34));
+        assert_eq!(tensor_bytes(Dtype::Q8_0, &[64]), Some(68));
+        // Elements in all are not enough: a row has whole blocks.
+        for shape in [&[32, 3][..], &[64, 33], &[33], &[]] {
+            assert_eq!(tensor_bytes(Dtype::Q8_0, shape), None, "{shape:?}");
+        }
+        assert_eq!(tensor_bytes(Dtype::Q8_0, &[usize::MAX, 64]), None);
+        assert_eq!(tensor_bytes(Dtype::Fp4Packets, &[8, 32]), None);
+        assert_eq!(tensor_bytes(Dtype::F32, &[]), Some(4));
+    }
+
+    #[test]
     fn fp8_scales_cover_blocks_rounded_up() {
         let fp8 = Storage {
             dtype: Dtype::F8E4m3,
@@ -322,19 +425,35 @@ mod tests {
 
     #[test]
     fn a_layout_that_does_not_follow_from_its_sizes_is_not_consistent() {
-        let layout = ExpertLayout::row_major(64, 32, FP4, FP4, FP4).unwrap();
-        assert!(layout.is_consistent());
-        for change in [
-            |l: &mut ExpertLayout| l.bytes += 1,
-            |l: &mut ExpertLayout| l.gate.data.end -= 1,
-            |l: &mut ExpertLayout| l.up.rows = usize::MAX,
-            |l: &mut ExpertLayout| l.gate.columns = 33,
-            |l: &mut ExpertLayout| l.down.scale = None,
-            |l: &mut ExpertLayout| l.gate.dtype = Dtype::I64,
-            |l: &mut ExpertLayout| l.id = "interleaved".into(),
-        ] {
+        let row_major = ExpertLayout::row_major(64, 32, FP4, FP4, FP4).unwrap();
+        let packets = ExpertLayout::fp4_packets(64, 32).unwrap();
+        for layout in [&row_major, &packets] {
+            assert!(layout.is_consistent());
+            for change in [
+                |l: &mut ExpertLayout| l.bytes += 1,
+                |l: &mut ExpertLayout| l.gate.data.end -= 1,
+                |l: &mut ExpertLayout| l.up.rows = usize::MAX,
+                |l: &mut ExpertLayout| l.up.columns = 32,
+                |l: &mut ExpertLayout| l.gate.columns = 33,
+                |l: &mut ExpertLayout| l.gate.rows = 33,
+                |l: &mut ExpertLayout| l.gate.dtype = Dtype::I64,
+                |l: &mut ExpertLayout| l.id = "interleaved".into(),
+                |l: &mut ExpertLayout| l.id = FP4_BLOCKS.into(),
+            ] {
+                let mut changed = layout.clone();
+                change(&mut changed);
+                assert!(!changed.is_consistent(), "{changed:?}");
+            }
+        }
+        for (layout, other) in [(&row_major, &packets), (&packets, &row_major)] {
             let mut changed = layout.clone();
-            change(&mut changed);
+            changed.id = other.id.clone();
+            assert!(!changed.is_consistent(), "{changed:?}");
+            let mut changed = layout.clone();
+            changed.down = other.down.clone();
+            assert!(!changed.is_consistent(), "{changed:?}");
+            let mut changed = layout.clone();
+            changed.down.scale = other.down.scale.clone();
             assert!(!changed.is_consistent(), "{changed:?}");
         }
     }

@@ -70,17 +70,24 @@
 //! | u64 | offset in the file, a multiple of 64 |
 //! | u64 | length in bytes |
 //! | u64 | XXH3-64 of the bytes |
-//! | u8 | type: 1 BF16, 2 F32, 3 I64, 4 F8_E4M3, 5 F8_E8M0, 6 packed FP4 (safetensors `I8`), 7 I32 |
+//! | u8 | type: 1 BF16, 2 F32, 3 I64, 4 F8_E4M3, 5 F8_E8M0, 6 packed FP4 (safetensors `I8`), 7 I32, 8 Q8_0 |
 //! | u8 | number of dimensions, at most 4 |
 //! | u16 | length of the name in bytes, 1 to 256 |
 //! | u32 | zero |
-//! | u64 each | dimensions, outermost first |
+//! | u64 each | dimensions, outermost first; of packed FP4 the last counts bytes, of Q8_0 elements, a multiple of 32 |
 //! | bytes | name, UTF-8, then zeros up to a multiple of 8 |
 //!
 //! ## Expert record
 //!
-//! Layout id `row-major`: gate (w1), up (w3), down (w2), each as in the checkpoint: data, then scales if the type has them, no gaps.
-//! A record of DeepSeek V4 Flash in FP4 is 3 x (4,194,304 + 262,144) = 13,369,344 bytes, which is its stride as well.
+//! Gate (w1), up (w3), down (w2), no gaps. A record of DeepSeek V4 Flash in FP4 is 3 x (4,194,304 + 262,144) = 13,369,344 bytes in either
+//! layout, which is its stride as well.
+//!
+//! Layout id `fp4-packets`, for FP4: each matrix in packets of eight rows with their scales, in the order in which the processor multiplies
+//! them ([`fastar_kernels::mxfp4`] has it byte by byte). The bytes are those of the checkpoint in another order.
+//!
+//! Layout id `row-major`, for all else and for FP4 in files made before there were packets: each matrix as in the checkpoint: data, then
+//! scales if the type has them.
+//!
 //! Experts of `mtp.*` blocks are dense tensors.
 
 mod convert;

@@ -6,6 +6,7 @@ use crate::format::{
     Entry, HEADER_BYTES, Header, Map, Metadata, RECORD_ALIGNMENT, TENSOR_ALIGNMENT, align,
     encode_directory, index_checksum,
 };
+use crate::layout::tensor_bytes;
 
 /// Everything about a container but the bytes of its weights.
 pub(crate) struct Contents {
@@ -27,8 +28,15 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Places everything; none when sizes overflow.
+    /// Places everything; none when sizes overflow, or when a tensor cannot be of its type.
     pub fn new(mut contents: Contents) -> Option<Self> {
+        let fits = |tensor: &Entry| {
+            tensor_bytes(tensor.dtype, &tensor.shape).map(|bytes| bytes as u64)
+                == Some(tensor.bytes)
+        };
+        if !contents.tensors.iter().all(fits) {
+            return None;
+        }
         let metadata = serde_json::to_vec(&contents.metadata).ok()?;
         let record_bytes = contents.metadata.layout.bytes as u64;
         let tokenizer = contents.tokenizer.as_deref().unwrap_or_default();
@@ -117,5 +125,96 @@ impl Plan {
         let mut header = self.header;
         header.index_checksum = index_checksum(&header.encode(), &index);
         (header.encode(), index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::format::Source;
+    use crate::layout::{Dtype, ExpertLayout};
+    use crate::read::Container;
+
+    fn entry(name: &str, dtype: Dtype, shape: &[usize], bytes: u64) -> Entry {
+        Entry {
+            name: name.into(),
+            dtype,
+            shape: shape.to_vec(),
+            offset: 0,
+            bytes,
+            checksum: 0,
+        }
+    }
+
+    fn contents(tensors: Vec<Entry>) -> Contents {
+        Contents {
+            config: br#"{"num_hidden_layers": 1, "n_routed_experts": 2}"#.to_vec(),
+            tokenizer: None,
+            metadata: Metadata {
+                creator: "a test".into(),
+                source: Source::default(),
+                effort: None,
+                layout: ExpertLayout::fp4_packets(64, 32).unwrap(),
+                upgraded: false,
+                indexer: true,
+            },
+            tensors,
+            layers: 1,
+            experts: 2,
+        }
+    }
+
+    #[test]
+    fn what_was_placed_is_read_back_packets_and_q8_0_too() {
+        let plan = Plan::new(contents(vec![
+            entry("a", Dtype::Q8_0, &[3, 64], 204),
+            entry("b", Dtype::F32, &[1], 4),
+        ]))
+        .unwrap();
+        let dense = [vec![7u8; 204], vec![0; 4]];
+        // By hand: 4 groups of 2 blocks for gate and up each, 8 groups of 1 block for down, each block 136 bytes.
+        let record = |expert: u8| (0..24 * 136).map(|i| i as u8 ^ expert).collect::<Vec<u8>>();
+        let records = [record(1), record(2)];
+        let sums = |parts: &[Vec<u8>]| -> Vec<u64> {
+            parts.iter().map(|part| Hasher::oneshot(part)).collect()
+        };
+        let (header, index) = plan.index(&sums(&dense), &sums(&records));
+        let mut bytes = vec![0; plan.file_bytes() as usize];
+        let mut put =
+            |at: u64, part: &[u8]| bytes[at as usize..][..part.len()].copy_from_slice(part);
+        put(0, &header);
+        put(HEADER_BYTES as u64, &index);
+        for (tensor, data) in plan.tensors().iter().zip(&dense) {
+            put(tensor.offset, data);
+        }
+        for (number, record) in records.iter().enumerate() {
+            put(plan.record(number), record);
+        }
+        let container = Container::from_static(bytes.leak()).unwrap();
+        assert_eq!(container.expert_layout().id, "fp4-packets");
+        assert_eq!(container.expert(0, 1).unwrap(), records[1]);
+        let q8_0 = container.tensor("a").unwrap();
+        assert_eq!((q8_0.dtype, q8_0.shape), (Dtype::Q8_0, &[3, 64][..]));
+        assert_eq!((q8_0.data, q8_0.elements()), (&dense[0][..], 192));
+        container.verify(&mut |_, _| {}).unwrap();
+        let about = container.inspect();
+        // The tensors and twice three matrices of 32 x 64.
+        assert_eq!(about.parameters, 192 + 1 + 2 * 3 * 2048);
+        assert!(about.to_string().contains("MXFP4"), "{about}");
+    }
+
+    #[test]
+    fn what_nobody_could_read_is_not_written() {
+        for wrong in [
+            entry("a", Dtype::Q8_0, &[3, 33], 105),
+            entry("a", Dtype::Q8_0, &[3, 64], 192),
+            entry("a", Dtype::Fp4Packets, &[8, 32], 136),
+        ] {
+            assert!(
+                Plan::new(contents(vec![wrong.clone()])).is_none(),
+                "{wrong:?}"
+            );
+        }
     }
 }

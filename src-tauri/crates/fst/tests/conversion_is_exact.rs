@@ -17,6 +17,7 @@ fn type_name(dtype: Dtype) -> &'static str {
         Dtype::F8E4m3 => "F8_E4M3",
         Dtype::F8E8m0 => "F8_E8M0",
         Dtype::Fp4Packed => "I8",
+        other => panic!("{other:?} is in no checkpoint"),
     }
 }
 

@@ -176,9 +176,8 @@ fn every_field_of_the_directory_may_be_hostile() {
         assert!(error.contains(culprit), "{name}: {error}");
     }
     for (name, field, value) in [
-        ("no such type", DTYPE, 0),
-        ("no such type", DTYPE, 8),
         ("another type", DTYPE, 2),
+        ("blocks", DTYPE, 8),
         ("no dimensions", DIMENSIONS, 0),
         ("many dimensions", DIMENSIONS, 255),
         ("no name", NAME_LENGTH, 0),
@@ -191,6 +190,11 @@ fn every_field_of_the_directory_may_be_hostile() {
             open(&changed(|bytes| bytes[directory + field] = value)).is_err(),
             "{name} was accepted"
         );
+    }
+    for code in [0, 9, 255] {
+        let error = refusal(&changed(|bytes| bytes[directory + DTYPE] = code));
+        let expected = format!("entry 0 of its directory has type {code},");
+        assert!(error.contains(&expected), "{error}");
     }
 }
 
