@@ -86,6 +86,20 @@ fn packets(group: &[u8]) -> impl Iterator<Item = Packet<'_>> {
     })
 }
 
+/// The packets of a packed matrix in order, to be filled: the nibbles of each and its scales.
+///
+/// # Panics
+/// If the bytes are not those of a packed matrix of so many columns.
+pub fn packets_mut(
+    columns: usize,
+    data: &mut [u8],
+) -> impl Iterator<Item = (&mut [u8], &mut [u8])> {
+    assert!(packed_bytes(GROUP, columns).is_some_and(|group| data.len().is_multiple_of(group)));
+    data.chunks_mut(group_bytes(columns))
+        .flat_map(|group| group.chunks_mut(PACKET_BYTES))
+        .map(|packet| packet.split_at_mut(packet.len() / BLOCK_BYTES * NIBBLES))
+}
+
 /// Where in the bytes of a group the word `word` (0..4) of a block of a row lies, and where the block's scale.
 #[inline(always)]
 fn place(columns: usize, row: usize, block: usize, word: usize) -> (usize, usize) {

@@ -122,7 +122,7 @@ impl Dtype {
 }
 
 /// Bytes of a tensor; none on overflow, for a last axis that is not made of whole blocks, and for what is no tensor.
-pub(crate) fn tensor_bytes(dtype: Dtype, shape: &[usize]) -> Option<usize> {
+pub fn tensor_bytes(dtype: Dtype, shape: &[usize]) -> Option<usize> {
     let (entries, bytes) = dtype.block()?;
     let (last, outer) = shape.split_last().unwrap_or((&1, &[]));
     if !last.is_multiple_of(entries) {

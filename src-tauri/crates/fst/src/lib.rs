@@ -101,15 +101,17 @@ mod upgrade;
 mod v2;
 mod verify;
 mod write;
+mod writer;
 
 pub use convert::{
     CREATOR, Checkpoint, Conversion, ShardHeader, Start, convert, discard_unfinished, size,
 };
 pub use error::{Error, Result};
 pub use inspect::{Inspection, TypeSummary, inspect};
-pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor};
+pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor, tensor_bytes};
 pub use read::Container;
 pub use repair::{CheckpointFolder, RemoteCheckpoint, TensorSource, repair};
 pub use upgrade::upgrade;
 pub use v2::{Draft, draft};
 pub use verify::{Damage, Depth, Part, Report, verify};
+pub use writer::{NewContainer, Writer};

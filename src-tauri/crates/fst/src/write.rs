@@ -95,6 +95,11 @@ impl Plan {
         self.contents.layers * self.contents.experts
     }
 
+    /// Bytes of one of them, its padding left out.
+    pub fn record_bytes(&self) -> usize {
+        self.contents.metadata.layout.bytes
+    }
+
     /// Where the record with this number, layer by layer, begins.
     pub fn record(&self, number: usize) -> u64 {
         self.map.records.start + number as u64 * self.header.record_stride

@@ -25,7 +25,7 @@ use crate::error::Result;
 pub use checkpoint::{CREATOR, Checkpoint, ShardHeader};
 pub use conversion::{Conversion, Start, discard_unfinished};
 pub use output::size;
-pub(crate) use output::{Output, Partial, free_bytes};
+pub(crate) use output::{Output, Partial, free_bytes, remove};
 pub(crate) use tensors::{StoredTensor, Tensors};
 pub(crate) use tokenizer::check as check_tokenizer;
 
