@@ -114,12 +114,8 @@ pub(crate) fn fetch(
     let mut space = space::space(&files, folder)?;
     if let [(file, dest)] = places.as_slice() {
         // A single file may have another name than in the repository.
-        let found = crate::presence(file, dest);
-        space.needed = match found {
-            crate::Presence::Whole => 0,
-            crate::Presence::Partial(bytes) => file.bytes.saturating_sub(bytes),
-            crate::Presence::Absent => file.bytes,
-        };
+        let there = crate::presence(file, dest).bytes(file);
+        space.needed = file.bytes.saturating_sub(there);
     }
     if let Some(needed) = options.needed {
         space.needed = needed;
@@ -130,11 +126,7 @@ pub(crate) fn fetch(
     let places: Vec<(RemoteFile, PathBuf, u64)> = places
         .into_iter()
         .map(|(file, path)| {
-            let there = match crate::presence(&file, &path) {
-                crate::Presence::Whole => file.bytes,
-                crate::Presence::Partial(bytes) => bytes,
-                crate::Presence::Absent => 0,
-            };
+            let there = crate::presence(&file, &path).bytes(&file);
             (file, path, there)
         })
         .collect();

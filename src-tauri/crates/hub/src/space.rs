@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::blocks::{Presence, presence};
+use crate::blocks::presence;
 use crate::{Error, RemoteFile, Result};
 
 /// What a set needs and what there is.
@@ -39,14 +39,9 @@ impl Space {
 pub(crate) fn space(files: &[RemoteFile], folder: &Path) -> Result<Space> {
     let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0_u64, u64::saturating_add);
     let total = sum(&mut files.iter().map(|file| file.bytes));
-    let present =
-        sum(&mut files
-            .iter()
-            .map(|file| match presence(file, &folder.join(&file.path)) {
-                Presence::Absent => 0,
-                Presence::Partial(bytes) => bytes,
-                Presence::Whole => file.bytes,
-            }));
+    let present = sum(&mut files
+        .iter()
+        .map(|file| presence(file, &folder.join(&file.path)).bytes(file)));
     let missing = total.saturating_sub(present);
     // Room for the state files and for whatever else writes meanwhile.
     let reserve = (missing / 64).min(256 << 20);

@@ -368,13 +368,7 @@ impl Work<'_> {
         let beside = remote::two_largest(missing.iter().map(|file| file.bytes));
         let there: u64 = missing
             .iter()
-            .map(
-                |file| match fastar_hub::presence(file, &folder.join(&file.path)) {
-                    fastar_hub::Presence::Whole => file.bytes,
-                    fastar_hub::Presence::Partial(bytes) => bytes,
-                    fastar_hub::Presence::Absent => 0,
-                },
-            )
+            .map(|file| fastar_hub::presence(file, &folder.join(&file.path)).bytes(file))
             .sum();
         container + beside.saturating_sub(there)
     }

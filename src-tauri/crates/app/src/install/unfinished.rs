@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use fastar_hub::{Presence, RemoteFile, Snapshot};
+use fastar_hub::{RemoteFile, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use super::Result;
@@ -218,13 +218,7 @@ pub(super) fn leftover(folder: &Path, file: &str) -> Option<Leftover> {
     let there = wanted
         .iter()
         .filter(|file| !done.contains(file.path.as_str()))
-        .map(
-            |file| match fastar_hub::presence(file, &own.join(FILES).join(&file.path)) {
-                Presence::Whole => file.bytes,
-                Presence::Partial(bytes) => bytes,
-                Presence::Absent => 0,
-            },
-        )
+        .map(|file| fastar_hub::presence(file, &own.join(FILES).join(&file.path)).bytes(file))
         .sum::<u64>();
     let total = wanted.iter().map(|file| file.bytes).sum();
     Some(Leftover {

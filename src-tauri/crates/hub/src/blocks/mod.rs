@@ -41,6 +41,17 @@ pub enum Presence {
     Whole,
 }
 
+impl Presence {
+    /// How many of the bytes of `file` need not be fetched.
+    pub fn bytes(self, file: &RemoteFile) -> u64 {
+        match self {
+            Self::Absent => 0,
+            Self::Partial(bytes) => bytes,
+            Self::Whole => file.bytes,
+        }
+    }
+}
+
 /// What [`open`] found.
 pub(crate) enum Opened {
     /// Finished and checked before, unchanged since.
