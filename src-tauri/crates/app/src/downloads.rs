@@ -13,11 +13,11 @@ use url::Url;
 use crate::data::write_whole;
 use crate::error::{Error, Result};
 use crate::settings::Settings;
+use crate::settings::registry::{
+    DOWNLOAD_ENDPOINT as ENDPOINT, DOWNLOAD_LIMIT as LIMIT, DOWNLOAD_PROXY as PROXY,
+    DOWNLOAD_RESUME as RESUME,
+};
 
-const ENDPOINT: &str = "download_endpoint";
-const PROXY: &str = "download_proxy";
-const LIMIT: &str = "download_bytes_per_second";
-const RESUME: &str = "download_resume_at_start";
 const STARS: &str = "***";
 /// No address and no token is longer, in bytes.
 const LONGEST: usize = 2000;
@@ -40,7 +40,7 @@ pub(crate) fn reach(
     environment: fastar_hub::Settings,
 ) -> fastar_hub::Settings {
     let mut reach = environment;
-    let endpoint = settings.text(ENDPOINT);
+    let endpoint = settings.text(&ENDPOINT);
     let token = stored_token(folder, &endpoint);
     let token = token.as_deref().and_then(Token::new);
     if endpoint.is_empty() {
@@ -49,7 +49,7 @@ pub(crate) fn reach(
         reach.token = token;
         reach.endpoint = endpoint;
     }
-    let proxy = settings.text(PROXY);
+    let proxy = settings.text(&PROXY);
     if !proxy.is_empty() {
         reach.proxies = Proxies {
             direct: reach.proxies.direct,
@@ -61,10 +61,10 @@ pub(crate) fn reach(
 
 /// The settings as a face may see them.
 pub(crate) fn shown(settings: &Settings, folder: &Path) -> DownloadSettings {
-    let endpoint = settings.text(ENDPOINT);
+    let endpoint = settings.text(&ENDPOINT);
     DownloadSettings {
         has_token: stored_token(folder, &endpoint).is_some(),
-        proxy: without_password(&settings.text(PROXY)),
+        proxy: without_password(&settings.text(&PROXY)),
         bytes_per_second: limit(settings),
         resume_at_start: resume_at_start(settings),
         endpoint,
@@ -72,11 +72,11 @@ pub(crate) fn shown(settings: &Settings, folder: &Path) -> DownloadSettings {
 }
 
 pub(crate) fn limit(settings: &Settings) -> Option<u64> {
-    settings.number(LIMIT).filter(|limit| *limit > 0)
+    settings.number(&LIMIT).filter(|limit| *limit > 0)
 }
 
 pub(crate) fn resume_at_start(settings: &Settings) -> bool {
-    settings.flag(RESUME)
+    settings.flag(&RESUME)
 }
 
 /// Checks and saves. Nothing is changed when one of them is wrong.
@@ -87,10 +87,10 @@ pub(crate) fn change(
 ) -> Result<()> {
     let endpoint = change.endpoint.trim().trim_end_matches('/').to_owned();
     check_address("The address of the mirror", &endpoint, false)?;
-    let shown = without_password(&settings.text(PROXY));
+    let shown = without_password(&settings.text(&PROXY));
     let proxy = change.proxy.trim();
     let proxy = if proxy == shown {
-        settings.text(PROXY)
+        settings.text(&PROXY)
     } else {
         check_address("The address of the proxy", proxy, true)?;
         proxy.to_owned()
@@ -103,7 +103,7 @@ pub(crate) fn change(
             "The access token contains characters that no token has. Copy it again.".into(),
         ));
     }
-    let moved = endpoint != settings.text(ENDPOINT);
+    let moved = endpoint != settings.text(&ENDPOINT);
     match token {
         Some("") => forget_token(folder)?,
         Some(token) => store_token(folder, &endpoint, token)?,
@@ -111,16 +111,16 @@ pub(crate) fn change(
         None => {}
     }
     settings.set(&[
-        (ENDPOINT, text(&endpoint)),
-        (PROXY, text(&proxy)),
+        (&ENDPOINT, text(&endpoint)),
+        (&PROXY, text(&proxy)),
         (
-            LIMIT,
+            &LIMIT,
             change
                 .bytes_per_second
                 .filter(|limit| *limit > 0)
                 .map(Into::into),
         ),
-        (RESUME, change.resume_at_start.then(|| true.into())),
+        (&RESUME, change.resume_at_start.then(|| true.into())),
     ])
 }
 

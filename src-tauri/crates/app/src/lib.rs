@@ -267,7 +267,7 @@ impl App {
         })?;
         // One that cannot be looked into is not remembered.
         let library = library::list(&folder, &self.0.models.files(), &*self.0.workshop)?;
-        lock(&self.0.settings).set(&[(preferences::MODELS_FOLDER, Some(text.into()))])?;
+        lock(&self.0.settings).set(&[(&settings::registry::MODELS_FOLDER, Some(text.into()))])?;
         Ok(library)
     }
 

@@ -6,6 +6,7 @@ use crate::data;
 use crate::downloads;
 use crate::error::Result;
 use crate::settings::Settings;
+use crate::settings::registry::MODELS_FOLDER;
 
 /// Where models go and how they are fetched. Read only: the app may be running.
 pub struct Preferences {
@@ -44,12 +45,9 @@ impl Preferences {
     }
 }
 
-/// Key of the folder with the models.
-pub(crate) const MODELS_FOLDER: &str = "models_folder";
-
 /// The folder with the models: given for this run, chosen, or the one beside the chats.
 pub(crate) fn models_folder(settings: &Settings, given: Option<&Path>, data: &Path) -> PathBuf {
-    match (given, settings.text(MODELS_FOLDER)) {
+    match (given, settings.text(&MODELS_FOLDER)) {
         (Some(folder), _) => folder.to_owned(),
         (None, chosen) if chosen.is_empty() => data.join("models"),
         (None, chosen) => chosen.into(),

@@ -1,6 +1,9 @@
 //! The settings file: a small JSON object that holds only what differs from the defaults.
 //!
-//! Keys this version does not know are kept, so that an older version does not undo a newer one.
+//! Keys this version does not know are kept, so that an older version does not undo a newer one. A value that its setting does not take counts as
+//! not set and is told about; it stays in the file until the setting is changed.
+
+pub(crate) mod registry;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,9 +13,12 @@ use serde_json::{Map, Value};
 use crate::data::{set_aside, write_whole};
 use crate::error::{Error, Result};
 
-const MODEL: &str = "model";
+use registry::{ALL, MODEL, Setting};
+
 /// No settings are longer, in bytes.
 const LONGEST: u64 = 1_000_000;
+/// Characters of a wrong value that are shown.
+const SHOWN: usize = 60;
 
 pub(crate) struct Settings {
     file: PathBuf,
@@ -38,7 +44,11 @@ impl Settings {
             Err(_) => None,
         };
         match read {
-            Some(values) => Ok((Self { file, values }, None)),
+            Some(values) => {
+                let settings = Self { file, values };
+                let notice = settings.wrong();
+                Ok((settings, notice))
+            }
             None => {
                 let aside = set_aside(&file, date)?;
                 let notice = format!(
@@ -66,11 +76,38 @@ impl Settings {
         Self { file, values }
     }
 
+    /// One sentence for each value that its setting does not take.
+    fn wrong(&self) -> Option<String> {
+        let sentences: Vec<_> = ALL
+            .iter()
+            .filter_map(|setting| {
+                let value = self.values.get(setting.key)?;
+                (!setting.kind.takes(value)).then(|| {
+                    let mut value = value.to_string();
+                    if value.chars().count() > SHOWN {
+                        value = value.chars().take(SHOWN).chain("...".chars()).collect();
+                    }
+                    format!(
+                        "The setting `{}` in {} is {value} and must be {}; until it is changed, the default is used.",
+                        setting.key,
+                        self.file.display(),
+                        setting.kind.words()
+                    )
+                })
+            })
+            .collect();
+        (!sentences.is_empty()).then(|| sentences.join(" "))
+    }
+
+    /// A value that the setting takes; none where none is set.
+    fn value(&self, setting: &Setting) -> Option<&Value> {
+        let value = self.values.get(setting.key)?;
+        setting.kind.takes(value).then_some(value)
+    }
+
     /// The model file the person chose; none for the demo.
     pub(crate) fn model(&self) -> Option<PathBuf> {
-        self.values
-            .get(MODEL)
-            .and_then(Value::as_str)
+        Some(self.text(&MODEL))
             .filter(|path| !path.is_empty())
             .map(PathBuf::from)
     }
@@ -86,32 +123,32 @@ impl Settings {
                 ))
             })?),
         };
-        self.set(&[(MODEL, value.map(Value::from))])
+        self.set(&[(&MODEL, value.map(Value::from))])
     }
 
     /// A text; empty when it is not set.
-    pub(crate) fn text(&self, key: &str) -> String {
-        let value = self.values.get(key).and_then(Value::as_str);
+    pub(crate) fn text(&self, setting: &Setting) -> String {
+        let value = self.value(setting).and_then(Value::as_str);
         value.unwrap_or_default().to_owned()
     }
 
     /// A whole number, where one is set.
-    pub(crate) fn number(&self, key: &str) -> Option<u64> {
-        self.values.get(key).and_then(Value::as_u64)
+    pub(crate) fn number(&self, setting: &Setting) -> Option<u64> {
+        self.value(setting).and_then(Value::as_u64)
     }
 
     /// A switch; off when it is not set.
-    pub(crate) fn flag(&self, key: &str) -> bool {
-        self.values.get(key).and_then(Value::as_bool) == Some(true)
+    pub(crate) fn flag(&self, setting: &Setting) -> bool {
+        self.value(setting).and_then(Value::as_bool) == Some(true)
     }
 
     /// Sets values, all or none; none for a default, which is not written.
-    pub(crate) fn set(&mut self, changes: &[(&str, Option<Value>)]) -> Result<()> {
+    pub(crate) fn set(&mut self, changes: &[(&Setting, Option<Value>)]) -> Result<()> {
         let mut values = self.values.clone();
-        for (key, value) in changes {
+        for (setting, value) in changes {
             match value {
-                Some(value) => values.insert((*key).to_owned(), value.clone()),
-                None => values.remove(*key),
+                Some(value) => values.insert(setting.key.to_owned(), value.clone()),
+                None => values.remove(setting.key),
             };
         }
         if values == self.values {
@@ -181,6 +218,52 @@ mod tests {
         let aside = dir.path().join("settings-damaged-2026-01-02.json");
         assert_eq!(std::fs::read(&aside).unwrap(), b"\0\0\0\0");
         assert!(notice.unwrap().contains(&aside.display().to_string()));
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_told_and_stays_until_it_is_changed() {
+        for setting in ALL {
+            let dir = tempfile::tempdir().unwrap();
+            let wrong = serde_json::json!({ setting.key: ["x".repeat(1000)], "other": 1 });
+            std::fs::write(dir.path().join("settings.json"), wrong.to_string()).unwrap();
+            let (mut settings, notice) = Settings::open(dir.path(), "d").unwrap();
+            let notice = notice.unwrap();
+            let beginning = format!(
+                "The setting `{}` in {} is [\"xxx",
+                setting.key,
+                dir.path().join("settings.json").display()
+            );
+            assert!(notice.starts_with(&beginning), "{notice}");
+            assert!(notice.len() < 500, "{notice}");
+            assert_eq!(settings.text(setting), "");
+            assert_eq!(settings.number(setting), None);
+            assert!(!settings.flag(setting));
+
+            let right = match setting.kind {
+                registry::Kind::Text => Value::from("t"),
+                registry::Kind::Number(_) => Value::from(7),
+                registry::Kind::Switch => Value::from(true),
+            };
+            settings.set(&[(setting, Some(right.clone()))]).unwrap();
+            let (_, notice) = Settings::open(dir.path(), "d").unwrap();
+            assert_eq!(notice, None);
+            let value: Value = serde_json::from_str(&text(&dir)).unwrap();
+            assert_eq!(value, serde_json::json!({ setting.key: right, "other": 1 }));
+        }
+    }
+
+    #[test]
+    fn numbers_outside_their_range_count_as_not_set() {
+        let few = registry::Kind::Number(1..=512);
+        for (value, takes) in [("0", false), ("1", true), ("512", true), ("513", false)] {
+            let value: Value = serde_json::from_str(value).unwrap();
+            assert_eq!(few.takes(&value), takes, "{value}");
+        }
+        for value in ["-1", "1.5", "1e3", "\"7\"", "null", "true"] {
+            let value: Value = serde_json::from_str(value).unwrap();
+            assert!(!few.takes(&value), "{value}");
+        }
+        assert_eq!(few.words(), "a whole number from 1 to 512");
     }
 
     #[cfg(unix)]
