@@ -117,6 +117,11 @@ impl Activations {
         fits
     }
 
+    /// Nothing again.
+    pub(crate) fn clear(&mut self) {
+        self.resize(0, 0);
+    }
+
     /// Takes the given tokens of `from`, in that order, in place of what was here. False, and empty, if one is not there.
     #[must_use]
     pub fn select(&mut self, from: &Activations, tokens: &[usize]) -> bool {

@@ -25,6 +25,7 @@ use crate::dispatch::wide_at;
 use crate::format::E8M0;
 use crate::fused::{FP8_SMALL, Fused, LINE, MOST_PARTS, WIDTH, tree};
 use crate::matrix::{FP8_BLOCK, Scales};
+use crate::team;
 
 /// Columns of a block.
 pub(crate) const BLOCK: usize = FP8_BLOCK;
@@ -57,9 +58,10 @@ pub(crate) enum Data<'a> {
     Fp8(&'a [u8], Scales<'a>),
 }
 
-const F32: usize = 4;
-const BF16: usize = 2;
-const FP8: usize = 1;
+/// Bytes of an element, which names a format where the data are not at hand.
+pub(crate) const F32: usize = 4;
+pub(crate) const BF16: usize = 2;
+pub(crate) const FP8: usize = 1;
 
 /// 2^exponent, for exponents of normal numbers.
 const fn power_of_two(exponent: i32) -> f32 {
@@ -88,36 +90,55 @@ impl<'a> Rows<'a> {
         };
         scale * power_of_two(-FP8_SMALL - FP8_RAISE)
     }
+}
 
-    /// Puts x [n, columns] in the order in which [`product`] meets it: [tile][block][token of the tile], the last block filled up with zeros. Tokens
-    /// lie side by side because, a whole vector apart, the same block of all of them would fall into few sets of the caches.
-    pub(crate) fn arrange(&self, x: &[f32], out: &mut Vec<f32>) {
-        let n = x.len() / self.columns;
-        let blocks = self.columns.div_ceil(BLOCK);
-        out.clear();
-        out.resize(n * blocks * BLOCK, 0.0);
-        let tiles = x.chunks(TILE * self.columns);
-        for (x, out) in tiles.zip(out.chunks_mut(TILE * blocks * BLOCK)) {
-            let (out, _) = out.as_chunks_mut::<BLOCK>();
-            let tokens = out.len() / blocks;
-            for (t, x) in x.chunks_exact(self.columns).enumerate() {
-                for (b, x) in x.chunks(BLOCK).enumerate() {
-                    self.arrange_block(n, x, &mut out[b * tokens + t]);
-                }
-            }
+/// Blocks of all tokens of a tile that are arranged in one go.
+const ARRANGED_TOGETHER: usize = 8;
+
+/// Puts x [n, columns] in the order in which [`product`] meets it: [tile][block][token of the tile], the last block filled up with zeros. Tokens
+/// lie side by side because, a whole vector apart, the same block of all of them would fall into few sets of the caches.
+pub(crate) fn arrange(bytes: usize, columns: usize, x: &[f32], out: &mut Vec<f32>) {
+    let (n, blocks) = (x.len() / columns, columns.div_ceil(BLOCK));
+    out.resize(n * blocks * BLOCK, 0.0);
+    // Parts of whole blocks lie one after the other, each a task.
+    let together = blocks.div_ceil(ARRANGED_TOGETHER);
+    let parts = out
+        .chunks_mut(TILE * blocks * BLOCK)
+        .enumerate()
+        .flat_map(|(tile, out)| {
+            let tokens = out.len() / (blocks * BLOCK);
+            let parts = out.chunks_mut(ARRANGED_TOGETHER * tokens * BLOCK);
+            parts.enumerate().map(move |part| (tile, tokens, part))
+        });
+    let part = |(tile, tokens, (part, out)): (usize, usize, (usize, &mut [f32]))| {
+        for (i, out) in out.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
+            let (block, t) = (
+                part * ARRANGED_TOGETHER + i / tokens,
+                tile * TILE + i % tokens,
+            );
+            let from = t * columns + block * BLOCK;
+            let to = (t + 1) * columns;
+            arrange_block(bytes, n, &x[from..to.min(from + BLOCK)], out);
         }
+    };
+    if n == 1 {
+        return parts.for_each(part);
     }
+    team::for_each_of(n.div_ceil(TILE) * together, parts, part);
+}
 
-    fn arrange_block(&self, n: usize, x: &[f32], out: &mut [f32; BLOCK]) {
-        const UP: f32 = power_of_two(FP8_RAISE);
-        const DOWN: f32 = power_of_two(-FP8_RAISE);
-        match self.data {
-            Data::F32(_) => out[..x.len()].copy_from_slice(x),
-            Data::Bf16(_) => by_words::<2>(x, out, |v| v),
-            // One vector meets weights as they come, many meet weights 2^60 larger. What a raised vector loses to infinity is lost for both.
-            Data::Fp8(..) if n == 1 => by_words::<4>(x, out, |v| v * UP),
-            Data::Fp8(..) => by_words::<4>(x, out, |v| v * UP * DOWN),
-        }
+fn arrange_block(bytes: usize, n: usize, x: &[f32], out: &mut [f32; BLOCK]) {
+    const UP: f32 = power_of_two(FP8_RAISE);
+    const DOWN: f32 = power_of_two(-FP8_RAISE);
+    if x.len() < BLOCK {
+        out.fill(0.0);
+    }
+    match bytes {
+        F32 => out[..x.len()].copy_from_slice(x),
+        BF16 => by_words::<2>(x, out, |v| v),
+        // One vector meets weights as they come, many meet weights 2^60 larger. What a raised vector loses to infinity is lost for both.
+        _ if n == 1 => by_words::<4>(x, out, |v| v * UP),
+        _ => by_words::<4>(x, out, |v| v * UP * DOWN),
     }
 }
 
@@ -134,7 +155,7 @@ fn by_words<const P: usize>(x: &[f32], out: &mut [f32], f: impl Fn(f32) -> f32) 
 }
 
 wide_at! {
-    /// Some rows of the product with `n` vectors, [`arranged`](Rows::arrange): out [n, rows.len()].
+    /// Some rows of the product with `n` vectors, [`arranged`](arrange): out [n, rows.len()].
     pub(crate) fn product<S>(m: Rows<'_>, rows: Range<usize>, x: &[f32], out: &mut [f32]) {
         let x = x.as_chunks::<BLOCK>().0;
         let n = x.len() / m.columns.div_ceil(BLOCK);
@@ -142,9 +163,9 @@ wide_at! {
             (Data::F32(_), 1) => one_token::<S, F32, 1>(m, rows, x, out),
             (Data::Bf16(_), 1) => one_token::<S, BF16, 1>(m, rows, x, out),
             (Data::Fp8(..), 1) => one_token::<S, FP8, FP8_ROWS>(m, rows, x, out),
-            (Data::F32(_), _) => many_tokens::<S, F32>(m, rows, x, n, out),
-            (Data::Bf16(_), _) => many_tokens::<S, BF16>(m, rows, x, n, out),
-            (Data::Fp8(..), _) => many_tokens::<S, FP8>(m, rows, x, n, out),
+            (Data::F32(_), _) => many_tokens::<S, F32>(m, rows, x, out),
+            (Data::Bf16(_), _) => many_tokens::<S, BF16>(m, rows, x, out),
+            (Data::Fp8(..), _) => many_tokens::<S, FP8>(m, rows, x, out),
         }
     }
 }
@@ -267,7 +288,6 @@ fn many_tokens<S: Fused, const BYTES: usize>(
     m: Rows<'_>,
     rows: Range<usize>,
     x: &[[f32; BLOCK]],
-    n: usize,
     out: &mut [f32],
 ) {
     let (width, blocks) = (rows.len(), m.columns.div_ceil(BLOCK));
@@ -276,7 +296,7 @@ fn many_tokens<S: Fused, const BYTES: usize>(
     } else {
         1.0
     });
-    let mut totals = vec![[[0.0; WIDTH]; ROWS]; TILE.min(n)];
+    let mut totals = [[[0.0; WIDTH]; ROWS]; TILE];
     let mut w = [[0.0; BLOCK]; ROWS];
     for (x, out) in x.chunks(TILE * blocks).zip(out.chunks_mut(TILE * width)) {
         let totals = &mut totals[..x.len() / blocks];

@@ -1,16 +1,15 @@
-//! Matrices in their stored precision, and their product with one or many vectors of `f32`.
+//! Matrices in their stored precision.
 //!
-//! A [`Matrix`] borrows raw little-endian bytes as they lie in the container; nothing is expanded ahead of time. F32, BF16 and FP8 run at the
-//! speed of memory or of the arithmetic units ([`dense`](crate::dense)). FP4 is expanded a row at a time, to the last bit: the truth that
-//! the fast products of [`mxfp4`](crate::mxfp4) are held against, and what reads experts that are not stored for them.
-//! Each output has one order of operations, so neither threads nor the number of vectors can change it.
+//! A [`Matrix`] borrows raw little-endian bytes as they lie in the container; nothing is expanded ahead of time. How it is multiplied is the business
+//! of [`product`](crate::product): F32, BF16 and FP8 with vectors of `f32` at the speed of memory or of the arithmetic units
+//! ([`dense`](crate::dense)), packets of FP4 and Q8_0 with vectors of eight bits just so ([`mxfp4`], [`q8_0`]). Everything else is expanded here, a row
+//! at a time, to the last bit: the truth that those fast products are held against, and what reads experts not stored for them.
 
 use std::ops::Range;
 
-use crate::dense::{self, Data, Rows};
-use crate::dispatch::{Level, level, wide, wide_at};
-use crate::format::{E2M1_PAIRS, E4M3, bf16, e8m0};
-use crate::{mxfp4, share};
+use crate::dispatch::{wide, wide_at};
+use crate::format::{E2M1_PAIRS, E4M3, bf16, e8m0, f16};
+use crate::{mxfp4, q8_0};
 
 /// Edge of the square blocks that share one scale in FP8 matrices.
 pub const FP8_BLOCK: usize = 128;
@@ -34,6 +33,8 @@ pub enum Elements<'a> {
     Fp4Blocks(&'a [u8]),
     /// The same in packets of eight rows ([`mxfp4`]).
     Fp4Packets(&'a [u8]),
+    /// Blocks of 34 bytes: a half-precision scale and 32 integers ([`q8_0`]).
+    Q8(&'a [u8]),
 }
 
 /// Scales of an FP8 matrix, [ceil(rows / 128), ceil(columns / 128)].
@@ -94,6 +95,10 @@ impl<'a> Matrix<'a> {
                     && data.len() == (count / FP4_BLOCK).checked_mul(FP4_BLOCK_BYTES)?
             }
             Elements::Fp4Packets(data) => data.len() == mxfp4::packed_bytes(rows, columns)?,
+            Elements::Q8(data) => {
+                columns.is_multiple_of(q8_0::BLOCK)
+                    && data.len() == (count / q8_0::BLOCK).checked_mul(q8_0::BLOCK_BYTES)?
+            }
         };
         fits.then_some(Self {
             rows,
@@ -117,62 +122,9 @@ impl<'a> Matrix<'a> {
         expand(*self, row, out);
     }
 
-    /// `out[t] = W x[t]` for each of the vectors in `x`: x is [n, columns], out [n, rows].
-    ///
-    /// Runs on the current rayon pool when there is enough to do. `scratch` is reused between calls and never shrinks.
-    pub fn apply(&self, x: &[f32], out: &mut [f32], scratch: &mut Vec<f32>) {
-        self.apply_rows(0..self.rows, x, out, scratch);
-    }
-
-    /// The same for some of the rows: out is [n, rows.len()].
-    pub fn apply_rows(
-        &self,
-        rows: Range<usize>,
-        x: &[f32],
-        out: &mut [f32],
-        scratch: &mut Vec<f32>,
-    ) {
-        self.apply_rows_at(level(), rows, x, out, scratch);
-    }
-
-    /// [`Matrix::apply`] with the instruction set of `level`, for measuring; the result is the same.
-    pub fn apply_at(&self, level: Level, x: &[f32], out: &mut [f32], scratch: &mut Vec<f32>) {
-        self.apply_rows_at(level, 0..self.rows, x, out, scratch);
-    }
-
-    fn apply_rows_at(
-        &self,
-        level: Level,
-        rows: Range<usize>,
-        x: &[f32],
-        out: &mut [f32],
-        scratch: &mut Vec<f32>,
-    ) {
-        let n = x.len() / self.columns.max(1);
-        assert!(rows.end <= self.rows && x.len() == n * self.columns);
-        assert_eq!(out.len(), n * rows.len());
-        let data = match self.elements {
-            Elements::F32(data) => Some(Data::F32(data)),
-            Elements::Bf16(data) => Some(Data::Bf16(data)),
-            Elements::Fp8(data, scales) => Some(Data::Fp8(data, scales)),
-            Elements::Fp4(..) | Elements::Fp4Blocks(_) | Elements::Fp4Packets(_) => None,
-        };
-        let columns = self.columns;
-        let shift = |part: Range<usize>| rows.start + part.start..rows.start + part.end;
-        let Some(data) = data else {
-            return share::by_rows(rows.len(), columns, n, out, scratch, |part, out| {
-                expanded_product(level, *self, shift(part), x, out);
-            });
-        };
-        if n == 0 || columns == 0 {
-            return out.fill(0.0);
-        }
-        let m = Rows { columns, data };
-        let mut arranged = Vec::new();
-        m.arrange(x, &mut arranged);
-        share::by_rows(rows.len(), columns, n, out, scratch, |part, out| {
-            dense::product(level, m, shift(part), &arranged, out);
-        });
+    /// How it is stored.
+    pub(crate) fn elements(&self) -> Elements<'a> {
+        self.elements
     }
 }
 
@@ -181,7 +133,7 @@ const STACK_COLUMNS: usize = 4096;
 
 wide_at! {
     /// Some rows of the product: x [n, columns], out [n, rows.len()].
-    fn expanded_product<S>(m: Matrix<'_>, rows: Range<usize>, x: &[f32], out: &mut [f32]) {
+    pub(crate) fn expanded_product<S>(m: Matrix<'_>, rows: Range<usize>, x: &[f32], out: &mut [f32]) {
         let mut stack = [0.0f32; STACK_COLUMNS];
         let mut heap = Vec::new();
         let row = if m.columns <= STACK_COLUMNS {
@@ -258,6 +210,17 @@ fn expand_inline(m: Matrix<'_>, row: usize, out: &mut [f32]) {
             for (b, out) in out.chunks_exact_mut(FP4_BLOCK).enumerate() {
                 let (packed, scale) = mxfp4::block(data, c, row, b);
                 expand_fp4(&packed, scale, out);
+            }
+        }
+        Elements::Q8(data) => {
+            let bytes = c / q8_0::BLOCK * q8_0::BLOCK_BYTES;
+            let row = &data[row * bytes..(row + 1) * bytes];
+            let (blocks, _) = row.as_chunks::<{ q8_0::BLOCK_BYTES }>();
+            for (out, [a, b, integers @ ..]) in out.chunks_exact_mut(q8_0::BLOCK).zip(blocks) {
+                let scale = f16(u16::from_le_bytes([*a, *b]));
+                for (o, i) in out.iter_mut().zip(integers) {
+                    *o = scale * f32::from(*i as i8);
+                }
             }
         }
     }

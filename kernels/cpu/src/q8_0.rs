@@ -14,79 +14,35 @@
 
 use std::ops::Range;
 
-use crate::activations::{Activations, BLOCK, BLOCK_ORDER, TILE, Tile};
-use crate::dispatch::{Level, level};
+use crate::activations::{Activations, BLOCK_ORDER, TILE, Tile};
+use crate::dispatch::Level;
 use crate::format::f16;
 use crate::fused::tree;
-use crate::share;
+
+pub use crate::activations::BLOCK;
 
 /// Bytes of a block: its scale and 32 integers.
 pub const BLOCK_BYTES: usize = 2 + BLOCK;
 /// Running sums of a row: a word of even blocks, a word of odd blocks.
 const SUMS: usize = 16;
 
-/// A matrix [rows, columns].
-#[derive(Clone, Copy, Debug)]
-pub struct Blocks<'a> {
-    rows: usize,
+/// Some rows of a matrix times each token of `x`: out is [tokens, rows.len()].
+pub(crate) fn part(
+    level: Level,
     columns: usize,
-    data: &'a [u8],
-}
-
-impl<'a> Blocks<'a> {
-    /// Checks that columns are whole blocks and the bytes exactly those of a [rows, columns] matrix; none if they are not.
-    pub fn new(rows: usize, columns: usize, data: &'a [u8]) -> Option<Self> {
-        let bytes = rows
-            .checked_mul(columns / BLOCK)?
-            .checked_mul(BLOCK_BYTES)?;
-        let fits = columns > 0 && columns.is_multiple_of(BLOCK) && bytes == data.len();
-        fits.then_some(Self {
-            rows,
-            columns,
-            data,
-        })
-    }
-
-    /// Output width.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Input width.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-
-    /// `out[t] = W x[t]` for each token of `x`, whose columns are ours: out is [tokens, rows].
-    ///
-    /// Runs on the current rayon pool when there is enough to do. `scratch` is reused between calls and never shrinks.
-    ///
-    /// # Panics
-    /// If `x` or `out` has another size.
-    pub fn apply(&self, x: &Activations, out: &mut [f32], scratch: &mut Vec<f32>) {
-        self.apply_at(level(), x, out, scratch);
-    }
-
-    /// [`Blocks::apply`] with the instruction set of `level`, for measuring; the result is the same.
-    pub fn apply_at(&self, level: Level, x: &Activations, out: &mut [f32], scratch: &mut Vec<f32>) {
-        assert_eq!(x.columns(), self.columns);
-        assert_eq!(out.len(), x.tokens() * self.rows);
-        let part = |rows: Range<usize>, part: &mut [f32]| self.part(level, rows, x, part);
-        share::by_rows(self.rows, self.columns, x.tokens(), out, scratch, part);
-    }
-
-    /// Some rows: part is [tokens, rows.len()].
-    fn part(&self, level: Level, rows: Range<usize>, x: &Activations, part: &mut [f32]) {
-        let width = rows.len();
-        let bytes = self.columns / BLOCK * BLOCK_BYTES;
-        let mut sums = [[0.0; SUMS]; TILE];
-        for (tile, part) in x.tiles().zip(part.chunks_mut(TILE * width)) {
-            let sums = &mut sums[..tile.tokens];
-            for (i, r) in rows.clone().enumerate() {
-                row_product(level, &self.data[r * bytes..(r + 1) * bytes], tile, sums);
-                for (out, sums) in part.chunks_exact_mut(width).zip(&*sums) {
-                    out[i] = tree(*sums);
-                }
+    data: &[u8],
+    rows: Range<usize>,
+    x: &Activations,
+    out: &mut [f32],
+) {
+    let (width, bytes) = (rows.len(), columns / BLOCK * BLOCK_BYTES);
+    let mut sums = [[0.0; SUMS]; TILE];
+    for (tile, out) in x.tiles().zip(out.chunks_mut(TILE * width)) {
+        let sums = &mut sums[..tile.tokens];
+        for (i, r) in rows.clone().enumerate() {
+            row_product(level, &data[r * bytes..(r + 1) * bytes], tile, sums);
+            for (out, sums) in out.chunks_exact_mut(width).zip(&*sums) {
+                out[i] = tree(*sums);
             }
         }
     }
@@ -255,6 +211,9 @@ mod avx2 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::matrix::{Elements, Matrix};
+    use crate::product::{Arithmetic, times};
+    use crate::team::Team;
 
     fn bytes(count: usize, seed: u32) -> Vec<u8> {
         let mut state = seed;
@@ -280,11 +239,12 @@ mod tests {
         values.map(value).collect()
     }
 
-    fn product(level: Level, m: Blocks<'_>, x: &[f32]) -> Vec<u32> {
-        let mut activations = Activations::new();
-        assert!(activations.quantize(x, m.columns()));
-        let mut out = vec![f32::NAN; activations.tokens() * m.rows()];
-        m.apply_at(level, &activations, &mut out, &mut Vec::new());
+    fn blocks(rows: usize, columns: usize, data: &[u8]) -> Option<Matrix<'_>> {
+        Matrix::new(rows, columns, Elements::Q8(data))
+    }
+
+    fn product(level: Level, m: Matrix<'_>, x: &[f32]) -> Vec<u32> {
+        let out = times(level, m, Arithmetic::Fast, x);
         out.iter().map(|v| v.to_bits()).collect()
     }
 
@@ -303,7 +263,7 @@ mod tests {
     fn a_product_is_within_the_stated_error_of_exact_arithmetic() {
         for (rows, columns, n) in [(5, 32, 1), (13, 96, 3), (70, 1056, 2), (3, 4096, 1)] {
             let data = matrix(rows, columns);
-            let m = Blocks::new(rows, columns, &data).unwrap();
+            let m = blocks(rows, columns, &data).unwrap();
             let x = vectors(n, columns);
             for level in Level::ALL {
                 let out = product(level, m, &x);
@@ -337,13 +297,13 @@ mod tests {
     fn instruction_set_threads_and_batch_change_no_bit() {
         for (rows, columns, n) in [(200, 1056, 70), (130, 2048, 9), (7, 32, 2)] {
             let data = matrix(rows, columns);
-            let m = Blocks::new(rows, columns, &data).unwrap();
+            let m = blocks(rows, columns, &data).unwrap();
             let x = vectors(n, columns);
             let truth = product(Level::Baseline, m, &x);
             for level in Level::ALL {
                 for threads in [1, 3] {
-                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-                    let all = pool.unwrap().install(|| product(level, m, &x));
+                    let team = Team::new(threads, threads, |_| {}).unwrap();
+                    let all = team.run(|| product(level, m, &x));
                     assert!(all == truth, "{level:?}, {threads} threads");
                 }
                 for batch in [1, 5, 64] {
@@ -355,13 +315,29 @@ mod tests {
     }
 
     #[test]
+    fn a_row_expands_to_the_numbers_of_its_definition() {
+        let (rows, columns) = (3, 96);
+        let data = matrix(rows, columns);
+        let m = blocks(rows, columns, &data).unwrap();
+        let mut row = vec![0.0; columns];
+        for r in 0..rows {
+            m.row(r, &mut row);
+            for (k, v) in row.iter().enumerate() {
+                let block = &data[(r * columns + k) / 32 * BLOCK_BYTES..];
+                let scale = half(u16::from_le_bytes([block[0], block[1]]));
+                let exact = scale * f64::from(block[2 + k % 32] as i8);
+                assert_eq!(f64::from(*v), exact);
+            }
+        }
+    }
+
+    #[test]
     fn bytes_that_do_not_make_the_matrix_are_refused() {
         let data = [0; 2 * 34];
-        assert!(Blocks::new(2, 32, &data).is_some());
-        assert!(Blocks::new(1, 64, &data).is_some());
-        assert!(Blocks::new(2, 32, &data[1..]).is_none());
-        assert!(Blocks::new(2, 33, &data).is_none());
-        assert!(Blocks::new(2, 0, &[]).is_none());
-        assert!(Blocks::new(usize::MAX, 64, &data).is_none());
+        assert!(blocks(2, 32, &data).is_some());
+        assert!(blocks(1, 64, &data).is_some());
+        assert!(blocks(2, 32, &data[1..]).is_none());
+        assert!(blocks(2, 33, &data).is_none());
+        assert!(blocks(usize::MAX, 64, &data).is_none());
     }
 }

@@ -6,6 +6,7 @@
 use crate::activations::Activations;
 use crate::dispatch::Level;
 use crate::matrix::{Elements, Matrix, Scales};
+use crate::product::{Arithmetic, times};
 use crate::{mxfp4, q8_0};
 
 /// A group of eight and five rows, so that two groups meet and one is partial.
@@ -46,14 +47,14 @@ fn vectors(n: usize, columns: usize) -> Vec<f32> {
 
 /// MXFP4 and Q8_0, and the activations they are multiplied with.
 fn eight_bit(level: Level, n: usize) -> Vec<Vec<u32>> {
-    let mut x = Activations::new();
-    let mut scratch = Vec::new();
-    let mut out = vec![0.0; n * ROWS];
+    let mut activations = Activations::new();
+    let x = vectors(n, COLUMNS);
     let mut results = Vec::new();
-    if !x.quantize_at(level, &vectors(n, COLUMNS), COLUMNS) {
+    if !activations.quantize_at(level, &x, COLUMNS) {
         return results;
     }
-    results.push((0..COLUMNS).map(|k| x.value(n - 1, k).to_bits()).collect());
+    let values = (0..COLUMNS).map(|k| activations.value(n - 1, k).to_bits());
+    results.push(values.collect());
 
     let scales: Vec<u8> = bytes(ROWS * COLUMNS / 32, 7)
         .iter()
@@ -61,27 +62,22 @@ fn eight_bit(level: Level, n: usize) -> Vec<Vec<u32>> {
         .collect();
     let mut packed = vec![0; mxfp4::packed_bytes(ROWS, COLUMNS).unwrap_or(0)];
     let nibbles = bytes(ROWS * COLUMNS / 2, 6);
-    let fits = mxfp4::pack(ROWS, COLUMNS, &nibbles, &scales, &mut packed);
-    if let (true, Some(m)) = (fits, mxfp4::Packed::new(ROWS, COLUMNS, &packed)) {
-        m.apply_at(level, &x, &mut out, &mut scratch);
-        results.push(bits(&out));
-    }
-
     let mut blocks = bytes(ROWS * COLUMNS / 32 * q8_0::BLOCK_BYTES, 8);
     for block in blocks.as_chunks_mut::<{ q8_0::BLOCK_BYTES }>().0 {
         block[1] = 0x20 | block[1] & 0x8F; // Scales of 2^-7 to 2^-3 and either sign.
     }
-    if let Some(m) = q8_0::Blocks::new(ROWS, COLUMNS, &blocks) {
-        m.apply_at(level, &x, &mut out, &mut scratch);
-        results.push(bits(&out));
+    let fits = mxfp4::pack(ROWS, COLUMNS, &nibbles, &scales, &mut packed);
+    let packets = fits.then_some(Elements::Fp4Packets(&packed));
+    for elements in packets.into_iter().chain([Elements::Q8(&blocks)]) {
+        if let Some(m) = Matrix::new(ROWS, COLUMNS, elements) {
+            results.push(bits(&times(level, m, Arithmetic::Fast, &x)));
+        }
     }
     results
 }
 
 /// FP8 with both kinds of scales, BF16, F32, and what is expanded row by row.
 fn f32_vectors(level: Level, n: usize) -> Vec<Vec<u32>> {
-    let mut scratch = Vec::new();
-    let mut out = vec![0.0; n * ROWS];
     let codes = bytes(ROWS * ODD_COLUMNS, 9);
     let mut data = bytes(4 * ROWS * ODD_COLUMNS, 10);
     for word in data.as_chunks_mut::<2>().0 {
@@ -104,8 +100,12 @@ fn f32_vectors(level: Level, n: usize) -> Vec<Vec<u32>> {
     let mut results = Vec::new();
     for (columns, elements) in matrices {
         if let Some(m) = Matrix::new(ROWS, columns, elements) {
-            m.apply_at(level, &vectors(n, columns), &mut out, &mut scratch);
-            results.push(bits(&out));
+            results.push(bits(&times(
+                level,
+                m,
+                Arithmetic::Exact,
+                &vectors(n, columns),
+            )));
         }
     }
     results

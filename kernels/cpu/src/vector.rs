@@ -19,32 +19,57 @@ wide! {
     }
 }
 
+wide! {
+    /// `x *= factor`.
+    pub fn scale_by<S>(x: &mut [f32], factor: f32) {
+        for v in x {
+            *v *= factor;
+        }
+    }
+}
+
 /// `1 / sqrt(mean(x^2) + eps)`.
 pub fn inverse_rms(x: &[f32], eps: f32) -> f32 {
     1.0 / (dot(x, x) / x.len() as f32 + eps).sqrt()
 }
 
-/// RMS norm without a weight, in place.
-pub fn rms_in_place(x: &mut [f32], eps: f32) {
-    let r = inverse_rms(x, eps);
-    for v in x {
-        *v *= r;
+wide! {
+    /// RMS norm without a weight, in place.
+    pub fn rms_in_place<S>(x: &mut [f32], eps: f32) {
+        let r = inverse_rms(x, eps);
+        for v in x {
+            *v *= r;
+        }
     }
 }
 
-/// RMS norm with a weight: `out = x / rms(x) * weight`.
-pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    let r = inverse_rms(x, eps);
-    for ((o, v), w) in out.iter_mut().zip(x).zip(weight) {
-        *o = v * r * w;
+wide! {
+    /// RMS norm without a weight.
+    pub fn rms<S>(x: &[f32], eps: f32, out: &mut [f32]) {
+        let r = inverse_rms(x, eps);
+        for (o, v) in out.iter_mut().zip(x) {
+            *o = v * r;
+        }
     }
 }
 
-/// RMS norm with a weight, in place.
-pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) {
-    let r = inverse_rms(x, eps);
-    for (v, w) in x.iter_mut().zip(weight) {
-        *v = *v * r * w;
+wide! {
+    /// RMS norm with a weight: `out = x / rms(x) * weight`.
+    pub fn rms_norm<S>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+        let r = inverse_rms(x, eps);
+        for ((o, v), w) in out.iter_mut().zip(x).zip(weight) {
+            *o = v * r * w;
+        }
+    }
+}
+
+wide! {
+    /// RMS norm with a weight, in place.
+    pub fn rms_norm_in_place<S>(x: &mut [f32], weight: &[f32], eps: f32) {
+        let r = inverse_rms(x, eps);
+        for (v, w) in x.iter_mut().zip(weight) {
+            *v = *v * r * w;
+        }
     }
 }
 
@@ -68,16 +93,39 @@ pub fn rotate_back(x: &mut [f32], cos: &[f32], sin: &[f32]) {
     }
 }
 
-/// `e^x`, the same bits on every machine.
-#[inline]
+/// `e^x` within two units of the last place, the same bits on every machine and in every width of registers: only multiplications, additions and
+/// selections, so a loop over it is compiled for whole vectors. Infinity above 88.3 and zero below -87.3, where an `f32` ends or is subnormal.
+#[inline(always)]
 pub fn exp(x: f32) -> f32 {
-    libm::expf(x)
+    const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves an integer in the low bits.
+    const LN2_HIGH: f32 = 0.693_359_4; // Few bits, so that its product with a small integer is exact.
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let (low, high) = (x < -87.3, x > 88.3);
+    // What is not a number is neither, and stays.
+    let inside = if low { -87.3 } else { x };
+    let inside = if high { 88.3 } else { inside };
+    let steps = inside * std::f32::consts::LOG2_E + ROUND;
+    let n = steps - ROUND;
+    let r = inside - n * LN2_HIGH - n * LN2_LOW;
+    // Cephes' polynomial for |r| <= ln 2 / 2.
+    let mut p = 1.987_569_1e-4;
+    p = p * r + 1.398_199_9e-3;
+    p = p * r + 8.333_452e-3;
+    p = p * r + 4.166_579_6e-2;
+    p = p * r + 1.666_666_5e-1;
+    p = p * r + 0.5;
+    let value = p * (r * r) + r + 1.0;
+    let exponent = steps.to_bits().wrapping_sub(ROUND.to_bits());
+    let power = f32::from_bits(exponent.wrapping_add(127) << 23);
+    let value = value * power;
+    let value = if low { 0.0 } else { value };
+    if high { f32::INFINITY } else { value }
 }
 
 /// Logistic function, without overflow on either side.
-#[inline]
+#[inline(always)]
 pub fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + libm::expf(-x))
+    1.0 / (1.0 + exp(-x))
 }
 
 /// `ln(1 + e^x)`, without overflow on either side.
@@ -86,10 +134,77 @@ pub fn softplus(x: f32) -> f32 {
     x.max(0.0) + libm::log1pf(libm::expf(-x.abs()))
 }
 
-/// `x * sigmoid(x)`.
-#[inline]
-pub fn silu(x: f32) -> f32 {
-    x * sigmoid(x)
+wide! {
+    /// `gate = silu(min(gate, limit)) * clamp(up, -limit, limit) * weight`; what is not a number stays so.
+    pub fn swiglu<S>(gate: &mut [f32], up: &[f32], limit: f32, weight: f32) {
+        for (g, u) in gate.iter_mut().zip(up) {
+            // Not `min`, which would turn what is not a number into the limit.
+            let bounded = if *g > limit { limit } else { *g };
+            *g = bounded * sigmoid(bounded) * u.clamp(-limit, limit) * weight;
+        }
+    }
+}
+
+wide! {
+    /// Turns scores into `e^(score - top)` and returns their sum, added one after the other in [`LANES`] sums and these as a tree.
+    pub fn exp_sum<S>(scores: &mut [f32], top: f32) -> f32 {
+        for s in scores.iter_mut() {
+            *s = exp(*s - top);
+        }
+        let mut sums = [0.0; LANES];
+        let (blocks, tail) = scores.as_chunks::<LANES>();
+        for block in blocks {
+            for l in 0..LANES {
+                sums[l] += block[l];
+            }
+        }
+        for (sum, v) in sums.iter_mut().zip(tail) {
+            *sum += v;
+        }
+        let mut width = LANES / 2;
+        while width > 0 {
+            for l in 0..width {
+                sums[l] += sums[l + width];
+            }
+            width /= 2;
+        }
+        sums[0]
+    }
+}
+
+wide! {
+    /// `top = max(top, x)`, of numbers.
+    pub fn max_into<S>(top: &mut [f32], x: &[f32]) {
+        for (t, v) in top.iter_mut().zip(x) {
+            *t = if *v > *t { *v } else { *t };
+        }
+    }
+}
+
+wide! {
+    /// One entry of a softmax for each channel: `w = e^(score - top)`, `sum += w`, `out += w x`.
+    pub fn pool<S>(score: &[f32], top: &[f32], x: &[f32], sum: &mut [f32], out: &mut [f32]) {
+        let entries = score.iter().zip(top).zip(x);
+        for (((score, top), x), (sum, out)) in entries.zip(sum.iter_mut().zip(out)) {
+            let weight = exp(score - top);
+            *sum += weight;
+            *out += weight * x;
+        }
+    }
+}
+
+wide! {
+    /// The sum over heads of `max(score, 0) * weight` for each column: scores [heads, stride], out as many columns as it is long.
+    pub fn positive_sum<S>(scores: &[f32], stride: usize, weights: &[f32], out: &mut [f32]) {
+        out.fill(0.0);
+        for (scores, weight) in scores.chunks(stride).zip(weights) {
+            for (o, s) in out.iter_mut().zip(scores) {
+                // Not `max`, which would turn what is not a number into zero.
+                let positive = if *s < 0.0 { 0.0 } else { *s };
+                *o += positive * weight;
+            }
+        }
+    }
 }
 
 /// Whether every value is finite.
@@ -104,4 +219,73 @@ pub fn all_finite(x: &[f32]) -> bool {
         }
     }
     lanes.iter().chain(tail).all(|v| v.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_near_the_exact_value_and_keeps_its_edges() {
+        for i in -8700..=8800 {
+            let x = i as f32 / 100.0 + 0.003;
+            let exact = libm::exp(f64::from(x));
+            let error = (f64::from(exp(x)) / exact - 1.0).abs();
+            assert!(error < 2.4e-7, "{x}: {error}");
+        }
+        assert_eq!(exp(0.0), 1.0);
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(-1000.0), 0.0);
+        assert_eq!(exp(f32::INFINITY), f32::INFINITY);
+        assert_eq!(exp(100.0), f32::INFINITY);
+        assert!(exp(f32::NAN).is_nan());
+        assert_eq!(sigmoid(-200.0), 0.0);
+        assert_eq!(sigmoid(200.0), 1.0);
+    }
+
+    #[test]
+    fn swiglu_bounds_what_it_should_and_hides_no_nan() {
+        let mut gate = [0.0, 1.0, -1.0, 100.0, f32::NAN, 2.0, -100.0];
+        let up = [1.0, 2.0, 3.0, -100.0, 1.0, f32::NAN, 5.0];
+        let silu = |x: f64| x / (1.0 + libm::exp(-x));
+        swiglu(&mut gate, &up, 7.0, 0.5);
+        let expected = [
+            0.0,
+            silu(1.0),
+            1.5 * silu(-1.0),
+            -3.5 * silu(7.0),
+            f64::NAN,
+            f64::NAN,
+            0.0,
+        ];
+        for (v, e) in gate.iter().zip(expected) {
+            let near = (f64::from(*v) - e).abs() < 1e-5;
+            assert!(near || e.is_nan() && v.is_nan(), "{v} {e}");
+        }
+    }
+
+    #[test]
+    fn every_level_gives_the_bits_of_the_baseline() {
+        use crate::dispatch::Level;
+        let values: Vec<f32> = (0..1000)
+            .map(|i| (i * 37 % 1009) as f32 / 9.0 - 56.0)
+            .collect();
+        crate::dispatch::wide_at! {
+            fn both<S>(x: &mut [f32], up: &[f32]) -> f32 {
+                for (x, u) in x.iter_mut().zip(up) {
+                    *x = exp(*x) + sigmoid(*u);
+                }
+                S::dot(x, up)
+            }
+        }
+        let run = |level| {
+            let mut x = values.clone();
+            let sum = both(level, &mut x, &values);
+            x.push(sum);
+            x.iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+        };
+        for level in Level::ALL {
+            assert!(run(level) == run(Level::Baseline), "{level:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use rayon::prelude::*;
+use fastar_kernels::team;
 
 /// Bytes a thread reads at a time.
 const PART: usize = 1 << 18;
@@ -49,13 +49,12 @@ pub fn stay_on(thread: usize) {
     let _ = thread;
 }
 
-/// Reads every byte once, with everything the current pool has.
+/// Reads every byte once, with the whole team of the current thread.
 pub fn read(bytes: &[u8]) {
-    let sum = bytes
-        .par_chunks(PART)
-        .map(sum)
-        .reduce(|| 0, u64::wrapping_add);
-    black_box(sum);
+    let parts: Vec<&[u8]> = bytes.chunks(PART).collect();
+    team::for_each(parts.len(), |i| {
+        black_box(sum(parts[i]));
+    });
 }
 
 /// Adds up eight-byte words, with the widest registers there are and the memory asked for ahead, as the kernels do.

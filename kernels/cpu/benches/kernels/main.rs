@@ -10,11 +10,12 @@ mod machine;
 
 use std::time::Instant;
 
-use fastar_kernels::activations::Activations;
 use fastar_kernels::dispatch::{self, Level};
 use fastar_kernels::format::e4m3_encode;
 use fastar_kernels::matrix::{Elements, Matrix, Scales};
-use fastar_kernels::{mxfp4, q8_0};
+use fastar_kernels::product::{Arithmetic, Product, Vectors, multiply_at};
+use fastar_kernels::q8_0;
+use fastar_kernels::team::Team;
 
 const COLUMNS: usize = 4096;
 /// Rows of the product with many tokens: those of an expert's gate.
@@ -116,7 +117,7 @@ fn main() {
     let level = dispatch::level();
     println!(
         "{} threads, {:?}; the self-test chose {level:?} in {:.1} ms; measured at {:?}, medians of {} rounds",
-        rayon::current_num_threads(),
+        std::thread::available_parallelism().map_or(1, |n| n.get()),
         dispatch::supported(),
         start.elapsed().as_secs_f64() * 1e3,
         options.level.available(),
@@ -161,22 +162,20 @@ fn options() -> Options {
     options
 }
 
-/// Seconds `work` takes, in a pool of `threads`.
-fn seconds(pool: &rayon::ThreadPool, work: impl FnOnce() + Send) -> f64 {
-    pool.install(|| {
+/// Seconds `work` takes on a team.
+fn seconds(team: &Team, work: impl FnOnce() + Send) -> f64 {
+    team.run(|| {
         let start = Instant::now();
         work();
         start.elapsed().as_secs_f64()
     })
 }
 
-fn pools() -> Vec<rayon::ThreadPool> {
-    [1, rayon::current_num_threads()]
+fn teams() -> Vec<Team> {
+    let all = std::thread::available_parallelism().map_or(1, |n| n.get());
+    [1, all]
         .into_iter()
-        .filter_map(|n| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(n);
-            pool.start_handler(machine::stay_on).build().ok()
-        })
+        .filter_map(|n| Team::new(n, n, machine::stay_on).ok())
         .collect()
 }
 
@@ -194,23 +193,19 @@ fn vectors(n: usize) -> Vec<f32> {
 }
 
 /// Everything a product of one format needs.
-struct Product<'a> {
+struct Sample<'a> {
     format: Format,
     level: Level,
     rows: usize,
     weights: &'a [u8],
     scales: Vec<u8>,
     x: Vec<f32>,
-    activations: Activations,
+    vectors: Vectors,
     out: Vec<f32>,
-    scratch: Vec<f32>,
 }
 
-impl<'a> Product<'a> {
+impl<'a> Sample<'a> {
     fn new(format: Format, level: Level, rows: usize, data: &'a [u8], n: usize) -> Self {
-        let x = vectors(n);
-        let mut activations = Activations::new();
-        assert!(activations.quantize(&x, COLUMNS));
         let scales = rows.div_ceil(128) * COLUMNS.div_ceil(128);
         Self {
             format,
@@ -222,10 +217,9 @@ impl<'a> Product<'a> {
                 Format::Fp8F32Scales => 0.011f32.to_le_bytes().repeat(scales),
                 _ => Vec::new(),
             },
-            x,
-            activations,
+            x: vectors(n),
+            vectors: Vectors::default(),
             out: vec![0.0; n * rows],
-            scratch: Vec::new(),
         }
     }
 
@@ -234,24 +228,19 @@ impl<'a> Product<'a> {
     }
 
     fn run(&mut self) {
-        let (rows, weights) = (self.rows, self.weights);
-        let (out, scratch) = (&mut self.out, &mut self.scratch);
         let elements = match self.format {
-            Format::Mxfp4 => {
-                let m = mxfp4::Packed::new(rows, COLUMNS, weights).expect("sizes fit");
-                return m.apply_at(self.level, &self.activations, out, scratch);
-            }
-            Format::Q8 => {
-                let m = q8_0::Blocks::new(rows, COLUMNS, weights).expect("sizes fit");
-                return m.apply_at(self.level, &self.activations, out, scratch);
-            }
-            Format::Fp8 => Elements::Fp8(weights, Scales::E8m0(&self.scales)),
-            Format::Fp8F32Scales => Elements::Fp8(weights, Scales::F32(&self.scales)),
-            Format::Bf16 => Elements::Bf16(weights),
-            Format::F32 => Elements::F32(weights),
+            Format::Mxfp4 => Elements::Fp4Packets(self.weights),
+            Format::Q8 => Elements::Q8(self.weights),
+            Format::Fp8 => Elements::Fp8(self.weights, Scales::E8m0(&self.scales)),
+            Format::Fp8F32Scales => Elements::Fp8(self.weights, Scales::F32(&self.scales)),
+            Format::Bf16 => Elements::Bf16(self.weights),
+            Format::F32 => Elements::F32(self.weights),
         };
-        let m = Matrix::new(rows, COLUMNS, elements).expect("sizes fit");
-        m.apply_at(self.level, &self.x, out, scratch);
+        let m = Matrix::new(self.rows, COLUMNS, elements).expect("sizes fit");
+        let vectors = &mut self.vectors;
+        vectors.prepare(&self.x, COLUMNS, [m.form(Arithmetic::Fast)]);
+        let product = Product::new(m, Arithmetic::Fast, vectors, &mut self.out);
+        multiply_at(self.level, &mut [product]);
     }
 }
 
@@ -266,19 +255,19 @@ fn one_token(options: &Options, data: &mut [u8]) {
         "\none token (GEMV), {} MiB of weights, of reading them; one thread, then all",
         options.bytes >> 20
     );
-    let pools = pools();
+    let teams = teams();
     for (format, name) in chosen(options) {
         format.fill(data);
         let rows = data.len() / format.row_bytes() / 64 * 64;
-        let mut product = Product::new(format, options.level, rows, data, 1);
+        let mut product = Sample::new(format, options.level, rows, data, 1);
         let bytes = product.bytes() as f64;
         let mut line = format!("{name:22}");
-        for pool in &pools {
+        for team in &teams {
             // The first round warms up.
             let rounds: Vec<[f64; 2]> = (0..=options.rounds)
                 .map(|_| {
-                    let read = data.len() as f64 / seconds(pool, || machine::read(data)) / 1e9;
-                    [read, bytes / seconds(pool, || product.run()) / 1e9]
+                    let read = data.len() as f64 / seconds(team, || machine::read(data)) / 1e9;
+                    [read, bytes / seconds(team, || product.run()) / 1e9]
                 })
                 .skip(1)
                 .collect();
@@ -295,7 +284,7 @@ fn one_token(options: &Options, data: &mut [u8]) {
 
 fn many_tokens(options: &Options, data: &mut [u8]) {
     println!("\nmany tokens (GEMM), {GEMM_ROWS} x {COLUMNS}, one thread, of f32 multiply-add");
-    let Some(pool) = pools().into_iter().next() else {
+    let Some(team) = teams().into_iter().next() else {
         return;
     };
     for (format, name) in chosen(options) {
@@ -303,14 +292,14 @@ fn many_tokens(options: &Options, data: &mut [u8]) {
         format.fill(weights);
         let mut line = format!("{name:22}");
         for n in [1, 8, 64, 512] {
-            let mut product = Product::new(format, options.level, GEMM_ROWS, weights, n);
+            let mut product = Sample::new(format, options.level, GEMM_ROWS, weights, n);
             let work = 2.0 * (n * GEMM_ROWS * COLUMNS) as f64;
             let rounds: Vec<[f64; 2]> = (0..=options.rounds)
                 .map(|_| {
                     let mut done = 0;
-                    let time = seconds(&pool, || done = machine::multiply_add(1 << 29));
+                    let time = seconds(&team, || done = machine::multiply_add(1 << 29));
                     let peak = 2.0 * done as f64 / time / 1e9;
-                    [peak, work / seconds(&pool, || product.run()) / 1e9]
+                    [peak, work / seconds(&team, || product.run()) / 1e9]
                 })
                 .skip(1)
                 .collect();

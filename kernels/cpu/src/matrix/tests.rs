@@ -1,8 +1,10 @@
 //! Products against f64, with weights decoded here.
 
 use super::*;
-use crate::dispatch::Level;
+use crate::dispatch::{Level, level};
 use crate::format::{E2M1, e4m3_nan};
+use crate::product::{Arithmetic, Product, Vectors, multiply, times};
+use crate::team::Team;
 
 /// Deterministic bytes that avoid NaN codes.
 fn bytes(count: usize, mut seed: u32, limit: u8) -> Vec<u8> {
@@ -26,8 +28,7 @@ fn check(matrix: Matrix<'_>, weight: impl Fn(usize, usize) -> f64) {
     let (rows, columns) = (matrix.rows(), matrix.columns());
     for n in [1, 2, 5] {
         let x = vectors(n, columns);
-        let mut out = vec![0.0; n * rows];
-        matrix.apply(&x, &mut out, &mut Vec::new());
+        let out = times(level(), matrix, Arithmetic::Exact, &x);
         for t in 0..n {
             for r in 0..rows {
                 let terms = (0..columns).map(|k| weight(r, k) * f64::from(x[t * columns + k]));
@@ -43,7 +44,10 @@ fn check(matrix: Matrix<'_>, weight: impl Fn(usize, usize) -> f64) {
         // Some of the rows are the same numbers.
         let (from, to) = (rows / 3, rows - 1);
         let mut some = vec![0.0; n * (to - from)];
-        matrix.apply_rows(from..to, &x, &mut some, &mut Vec::new());
+        let mut prepared = Vectors::default();
+        prepared.prepare(&x, columns, [matrix.form(Arithmetic::Exact)]);
+        let rows_of = Product::of_rows(matrix, from..to, Arithmetic::Exact, &prepared, &mut some);
+        multiply(&mut [rows_of]);
         for t in 0..n {
             assert_eq!(
                 some[t * (to - from)..(t + 1) * (to - from)],
@@ -151,23 +155,14 @@ fn the_number_of_vectors_and_threads_changes_no_bit() {
     let m = Matrix::new(rows, columns, Elements::Fp4(&data, &scales)).unwrap();
     let x = vectors(n, columns);
     let run = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
-        let mut out = vec![0.0; n * rows];
-        pool.install(|| m.apply(&x, &mut out, &mut Vec::new()));
-        out
+        let team = Team::new(threads, threads, |_| {}).unwrap();
+        team.run(|| times(level(), m, Arithmetic::Exact, &x))
     };
     let one = run(1);
     assert_eq!(one, run(3));
     for t in 0..n {
-        let mut alone = vec![0.0; rows];
-        m.apply(
-            &x[t * columns..(t + 1) * columns],
-            &mut alone,
-            &mut Vec::new(),
-        );
+        let x = &x[t * columns..(t + 1) * columns];
+        let alone = times(level(), m, Arithmetic::Exact, x);
         assert_eq!(alone, one[t * rows..(t + 1) * rows]);
     }
 }
@@ -206,15 +201,14 @@ fn instruction_set_threads_and_batch_change_no_bit_of_any_format() {
         ] {
             let m = Matrix::new(rows, columns, elements).unwrap();
             let product = |level, x: &[f32]| -> Vec<u32> {
-                let mut out = vec![f32::NAN; x.len() / columns * rows];
-                m.apply_at(level, x, &mut out, &mut Vec::new());
+                let out = times(level, m, Arithmetic::Exact, x);
                 out.iter().map(|v| v.to_bits()).collect()
             };
             let truth = product(Level::Baseline, &x);
             for level in Level::ALL {
                 for threads in [1, 3] {
-                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-                    let all = pool.unwrap().install(|| product(level, &x));
+                    let team = Team::new(threads, threads, |_| {}).unwrap();
+                    let all = team.run(|| product(level, &x));
                     assert!(all == truth, "{level:?}, {threads} threads");
                 }
                 for batch in [1, 2, 97] {
@@ -240,8 +234,7 @@ fn fp8_products_hold_with_small_vectors_and_subnormal_weights() {
         )
         .unwrap();
         let x: Vec<f32> = vectors(2, columns).iter().map(|v| v * size).collect();
-        let mut out = vec![0.0; 2 * rows];
-        m.apply(&x, &mut out, &mut Vec::new());
+        let out = times(level(), m, Arithmetic::Exact, &x);
         for (t, r) in (0..2).flat_map(|t| (0..rows).map(move |r| (t, r))) {
             let (mut sum, mut sizes) = (0.0, 0.0);
             for k in 0..columns {

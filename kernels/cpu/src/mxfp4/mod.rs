@@ -33,8 +33,7 @@ mod scalar;
 use std::ops::Range;
 
 use crate::activations::{Activations, BLOCK, TILE, Tile};
-use crate::dispatch::{Level, level};
-use crate::share;
+use crate::dispatch::Level;
 
 pub use pack::{pack, unpack};
 
@@ -124,75 +123,29 @@ pub(crate) fn block(data: &[u8], columns: usize, row: usize, block: usize) -> ([
     (packed, scale)
 }
 
-/// A packed matrix [rows, columns].
-#[derive(Clone, Copy, Debug)]
-pub struct Packed<'a> {
-    rows: usize,
+/// Some rows of a packed matrix, from the first of a group on, times each token of `x`: out is [tokens, rows.len()].
+pub(crate) fn part(
+    level: Level,
     columns: usize,
-    data: &'a [u8],
-}
-
-impl<'a> Packed<'a> {
-    /// Checks that the bytes are exactly those of a packed [rows, columns] matrix; none if they are not.
-    pub fn new(rows: usize, columns: usize, data: &'a [u8]) -> Option<Self> {
-        (columns > 0 && packed_bytes(rows, columns)? == data.len()).then_some(Self {
-            rows,
-            columns,
-            data,
-        })
-    }
-
-    /// Output width.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Input width.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-
-    /// `out[t] = W x[t]` for each token of `x`, whose columns are ours: out is [tokens, rows].
-    ///
-    /// Runs on the current rayon pool when there is enough to do. `scratch` is reused between calls and never shrinks.
-    ///
-    /// # Panics
-    /// If `x` or `out` has another size.
-    pub fn apply(&self, x: &Activations, out: &mut [f32], scratch: &mut Vec<f32>) {
-        self.apply_at(level(), x, out, scratch);
-    }
-
-    /// [`Packed::apply`] with the instruction set of `level`, for measuring; the result is the same.
-    pub fn apply_at(&self, level: Level, x: &Activations, out: &mut [f32], scratch: &mut Vec<f32>) {
-        assert_eq!(x.columns(), self.columns);
-        assert_eq!(out.len(), x.tokens() * self.rows);
-        share::by_rows(
-            self.rows,
-            self.columns,
-            x.tokens(),
-            out,
-            scratch,
-            |rows, part| self.part(level, rows, x, part),
-        );
-    }
-
-    /// Some rows, from the first of a group on: part is [tokens, rows.len()].
-    fn part(&self, level: Level, rows: Range<usize>, x: &Activations, part: &mut [f32]) {
-        let (width, bytes) = (rows.len(), group_bytes(self.columns));
-        let data = &self.data[rows.start / GROUP * bytes..rows.end.div_ceil(GROUP) * bytes];
-        let mut sums = [[[0.0; GROUP]; TILE]; 2];
-        for (tile, part) in x.tiles().zip(part.chunks_mut(TILE * width)) {
-            for (i, pair) in data.chunks(2 * bytes).enumerate() {
-                let [first, second] = &mut sums;
-                let sums = [&mut first[..tile.tokens], &mut second[..tile.tokens]];
-                products(level, pair.split_at(bytes), tile, sums);
-                for (g, sums) in [first, second].into_iter().enumerate() {
-                    let from = ((2 * i + g) * GROUP).min(width);
-                    let count = GROUP.min(width - from);
-                    for (out, sums) in part.chunks_exact_mut(width).zip(sums) {
-                        for (o, sum) in out[from..from + count].iter_mut().zip(sums) {
-                            *o = 0.5 * *sum;
-                        }
+    data: &[u8],
+    rows: Range<usize>,
+    x: &Activations,
+    out: &mut [f32],
+) {
+    let (width, bytes) = (rows.len(), group_bytes(columns));
+    let data = &data[rows.start / GROUP * bytes..rows.end.div_ceil(GROUP) * bytes];
+    let mut sums = [[[0.0; GROUP]; TILE]; 2];
+    for (tile, out) in x.tiles().zip(out.chunks_mut(TILE * width)) {
+        for (i, pair) in data.chunks(2 * bytes).enumerate() {
+            let [first, second] = &mut sums;
+            let sums = [&mut first[..tile.tokens], &mut second[..tile.tokens]];
+            products(level, pair.split_at(bytes), tile, sums);
+            for (g, sums) in [first, second].into_iter().enumerate() {
+                let from = ((2 * i + g) * GROUP).min(width);
+                let count = GROUP.min(width - from);
+                for (out, sums) in out.chunks_exact_mut(width).zip(sums) {
+                    for (o, sum) in out[from..from + count].iter_mut().zip(sums) {
+                        *o = 0.5 * *sum;
                     }
                 }
             }

@@ -3,6 +3,8 @@
 use super::*;
 use crate::dispatch::Level;
 use crate::matrix::{Elements, Matrix};
+use crate::product::{Arithmetic, times};
+use crate::team::Team;
 
 fn bytes(count: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -125,12 +127,12 @@ fn sizes_that_do_not_fit_are_refused_and_nothing_is_written() {
         &mut m.0.clone()[1..],
         &mut m.1.clone()
     ));
-    assert!(Packed::new(8, 64, &out).is_some());
-    assert!(Packed::new(9, 64, &out).is_none());
-    assert!(Packed::new(8, 63, &out).is_none());
-    assert!(Packed::new(8, 0, &[]).is_none());
-    assert!(Packed::new(usize::MAX, 32, &out).is_none());
-    assert!(Matrix::new(8, 64, Elements::Fp4Packets(&out[1..])).is_none());
+    let matrix = |rows, columns, data| Matrix::new(rows, columns, Elements::Fp4Packets(data));
+    assert!(matrix(8, 64, &out[..]).is_some());
+    assert!(matrix(9, 64, &out[..]).is_none());
+    assert!(matrix(8, 63, &out[..]).is_none());
+    assert!(matrix(usize::MAX, 32, &out[..]).is_none());
+    assert!(matrix(8, 64, &out[1..]).is_none());
 }
 
 #[test]
@@ -148,13 +150,13 @@ fn a_row_of_packets_expands_to_the_row_of_the_checkpoint() {
     }
 }
 
+fn packets(rows: usize, columns: usize, data: &[u8]) -> Matrix<'_> {
+    Matrix::new(rows, columns, Elements::Fp4Packets(data)).unwrap()
+}
+
 /// `out` [n, rows] for one level.
-fn product(level: Level, p: Packed<'_>, x: &[f32]) -> Vec<f32> {
-    let mut activations = Activations::new();
-    assert!(activations.quantize(x, p.columns()));
-    let mut out = vec![f32::NAN; activations.tokens() * p.rows()];
-    p.apply_at(level, &activations, &mut out, &mut Vec::new());
-    out
+fn product(level: Level, m: Matrix<'_>, x: &[f32]) -> Vec<f32> {
+    times(level, m, Arithmetic::Fast, x)
 }
 
 #[test]
@@ -162,7 +164,7 @@ fn a_product_is_within_the_stated_error_of_exact_arithmetic() {
     for (rows, columns, n) in [(13, 1056, 1), (24, 2080, 3), (96, 256, 66), (40, 4096, 2)] {
         let m = matrix(rows, columns);
         let bytes = packed(rows, columns, &m);
-        let p = Packed::new(rows, columns, &bytes).unwrap();
+        let p = packets(rows, columns, &bytes);
         let x = vectors(n, columns);
         let mut activations = Activations::new();
         assert!(activations.quantize(&x, columns));
@@ -202,14 +204,14 @@ fn instruction_set_threads_and_batch_change_no_bit() {
     for (rows, columns, n) in [(200, 1056, 70), (136, 4096, 9), (13, 2048, 3), (8, 32, 1)] {
         let m = matrix(rows, columns);
         let bytes = packed(rows, columns, &m);
-        let p = Packed::new(rows, columns, &bytes).unwrap();
+        let p = packets(rows, columns, &bytes);
         let x = vectors(n, columns);
         let bits = |out: Vec<f32>| -> Vec<u32> { out.iter().map(|v| v.to_bits()).collect() };
         let truth = bits(product(Level::Baseline, p, &x));
         for level in Level::ALL {
             for threads in [1, 2, 3] {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-                let all = pool.unwrap().install(|| bits(product(level, p, &x)));
+                let team = Team::new(threads, threads, |_| {}).unwrap();
+                let all = team.run(|| bits(product(level, p, &x)));
                 assert!(all == truth, "{level:?}, {threads} threads");
             }
             for batch in [1, 2, 7, 65] {
@@ -242,17 +244,17 @@ fn the_smallest_scale_counts_and_what_is_no_number_does_not_pass() {
                 .iter_mut()
                 .for_each(|row| row[16..].fill(0));
             let bytes = packed(rows, columns, &m);
-            let out = product(level, Packed::new(rows, columns, &bytes).unwrap(), &x);
+            let out = product(level, packets(rows, columns, &bytes), &x);
             assert!(
                 out.iter().all(|y| (y / expected - 1.0).abs() < 1e-6),
                 "{level:?} {out:?}"
             );
         }
         let bytes = packed(rows, columns, &(nibbles.clone(), vec![255; rows * 2]));
-        let p = Packed::new(rows, columns, &bytes).unwrap();
+        let p = packets(rows, columns, &bytes);
         assert!(product(level, p, &x).iter().all(|y| !y.is_finite()));
         let bytes = packed(rows, columns, &(nibbles.clone(), vec![127; rows * 2]));
-        let p = Packed::new(rows, columns, &bytes).unwrap();
+        let p = packets(rows, columns, &bytes);
         let mut x = x.clone();
         x[40] = f32::NAN;
         assert!(product(level, p, &x).iter().all(|y| y.is_nan()));

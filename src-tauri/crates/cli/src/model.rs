@@ -19,6 +19,7 @@ pub fn open(options: &ModelOptions, reference: bool) -> Result<Model, Failure> {
     let settings = Options {
         threads: options.threads,
         reference,
+        ..Options::default()
     };
     let path = file(options.model.as_deref(), options.model_dir.as_deref())?;
     Ok(match path {

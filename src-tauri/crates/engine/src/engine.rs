@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastar_fst::{Container, Dtype, EffortTable};
+use fastar_kernels::product::Arithmetic;
+use fastar_kernels::team::Team;
 
 use crate::chat::ChatTokenizer;
 use crate::model::Model;
@@ -18,6 +20,8 @@ const MOST_THREADS: usize = 512;
 pub struct Options {
     /// Threads to compute on; all cores this process may use when none.
     pub threads: Option<usize>,
+    /// Never round a vector to eight bits, where doing so is faster (see the page of [the model](crate)); to compare with.
+    pub exact: bool,
     /// Round KV rows and index keys as the hosted model does (section 4 of the V4 notes).
     pub reference: bool,
 }
@@ -30,7 +34,7 @@ struct Loaded {
     model: Model,
     tokenizer: Option<ChatTokenizer>,
     efforts: EffortTable,
-    pool: rayon::ThreadPool,
+    team: Team,
     facts: ModelFacts,
 }
 
@@ -87,7 +91,12 @@ impl Engine {
     }
 
     fn load(container: Container, options: &Options) -> Result<Self> {
-        let model = Model::load(Arc::new(container), options.reference)?;
+        let arithmetic = if options.exact {
+            Arithmetic::Exact
+        } else {
+            Arithmetic::Fast
+        };
+        let model = Model::load(Arc::new(container), arithmetic, options.reference)?;
         let container = model.container();
         let tokenizer = container
             .tokenizer()
@@ -104,10 +113,7 @@ impl Engine {
             Some(n) => n,
             None => std::thread::available_parallelism().map_or(1, |n| n.get()),
         };
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|i| format!("engine-{i}"))
-            .build()
+        let team = Team::new(threads, threads, |_| {})
             .map_err(|e| Error::Input(format!("{threads} threads could not be started: {e}.")))?;
         let facts = ModelFacts {
             file_bytes: container.file_bytes(),
@@ -124,7 +130,7 @@ impl Engine {
             model,
             tokenizer,
             efforts,
-            pool,
+            team,
             facts,
         })))
     }
@@ -161,7 +167,7 @@ impl Engine {
 
     /// Runs work on this engine's threads.
     pub(crate) fn run<R: Send>(&self, work: impl FnOnce(&Model) -> R + Send) -> R {
-        self.0.pool.install(|| work(&self.0.model))
+        self.0.team.run(|| work(&self.0.model))
     }
 }
 

@@ -5,15 +5,18 @@
 
 use std::cell::RefCell;
 
+use fastar_kernels::attention::{ROWS, add_rows, dots};
+use fastar_kernels::product::{Product, Vectors, multiply};
+use fastar_kernels::team;
 use fastar_kernels::vector::{
-    add_scaled, dot, exp, rms_in_place, rms_norm_in_place, rotate, rotate_back,
+    exp, exp_sum, rms_in_place, rms_norm_in_place, rotate, rotate_back, scale_by,
 };
-use rayon::prelude::*;
 
 use super::compressor::{Compressor, CompressorState, Purpose, Scratch, round_kv};
 use super::config::{Config, Ratio};
 use super::history::History;
 use super::indexer::{Buffers, Indexer, Picks};
+use super::pass::Pass;
 use super::rope::{Angles, Rotation};
 use super::weights::{Loader, Weight};
 use crate::Result;
@@ -47,15 +50,17 @@ pub struct AttentionState {
 /// Reused buffers.
 #[derive(Default)]
 pub struct Work {
+    vectors: Vectors,
     qr: Vec<f32>,
     q: Vec<f32>,
     kv: Vec<f32>,
     o: Vec<f32>,
     group: Vec<f32>,
+    groups: Vec<Vectors>,
     z: Vec<f32>,
-    z_group: Vec<f32>,
-    transpose: Vec<f32>,
+    z_groups: Vec<f32>,
     compressor: Scratch,
+    index_compressor: Scratch,
     indexer: Buffers,
     picks: Picks,
 }
@@ -124,45 +129,54 @@ impl Attention {
     #[allow(clippy::too_many_arguments)]
     pub fn forward(
         &self,
-        config: &Config,
-        bytes: &[u8],
+        pass: Pass<'_>,
         rotation: &Rotation,
         angles: &Angles,
-        reference: bool,
         x: &[f32],
         first: usize,
         state: &mut AttentionState,
         work: &mut Work,
         out: &mut [f32],
     ) -> bool {
-        let c = config;
+        let (c, bytes) = (pass.config, pass.bytes);
         let tokens = x.len() / c.hidden_size;
-        let (hd, heads) = (c.head_dim, c.num_attention_heads);
+        let (hd, eps) = (c.head_dim, c.rms_norm_eps);
+        let picking = self
+            .indexer
+            .as_ref()
+            .filter(|i| i.must_pick(c, first + tokens));
 
-        project(&self.wq_a, bytes, x, &mut work.qr, &mut work.transpose);
+        // Everything that reads x, then everything that reads the low-rank queries.
+        let mut parts = Vec::with_capacity(7);
+        parts.push((self.wq_a.view(bytes), &mut work.qr));
+        parts.push((self.wkv.view(bytes), &mut work.kv));
+        if let Some(compressor) = &self.compressor {
+            parts.extend(compressor.projections(bytes, &mut work.compressor));
+        }
+        if let Some(indexer) = &self.indexer {
+            let keys = &indexer.compressor;
+            parts.extend(keys.projections(bytes, &mut work.index_compressor));
+        }
+        if let Some(indexer) = picking {
+            parts.push(indexer.head_weights(bytes, &mut work.indexer));
+        }
+        pass.project(x, &mut work.vectors, &mut parts);
+        drop(parts);
         for row in work.qr.chunks_exact_mut(c.q_lora_rank) {
-            rms_norm_in_place(row, &self.q_norm, c.rms_norm_eps);
+            rms_norm_in_place(row, &self.q_norm, eps);
         }
-        project(
-            &self.wq_b,
-            bytes,
-            &work.qr,
-            &mut work.q,
-            &mut work.transpose,
-        );
-        for (t, token) in work.q.chunks_exact_mut(heads * hd).enumerate() {
-            let (cos, sin) = angles.at(t);
-            for head in token.chunks_exact_mut(hd) {
-                rms_in_place(head, c.rms_norm_eps);
-                rotate(head, cos, sin);
-            }
+        let mut parts = Vec::with_capacity(2);
+        parts.push((self.wq_b.view(bytes), &mut work.q));
+        if let Some(indexer) = picking {
+            parts.push(indexer.queries(bytes, &mut work.indexer));
         }
-        project(&self.wkv, bytes, x, &mut work.kv, &mut work.transpose);
+        pass.project(&work.qr, &mut work.vectors, &mut parts);
+        drop(parts);
         for (t, row) in work.kv.chunks_exact_mut(hd).enumerate() {
-            rms_norm_in_place(row, &self.kv_norm, c.rms_norm_eps);
+            rms_norm_in_place(row, &self.kv_norm, eps);
             let (cos, sin) = angles.at(t);
             rotate(row, cos, sin);
-            if reference {
+            if pass.reference {
                 round_kv(c, row);
             }
         }
@@ -171,148 +185,187 @@ impl Attention {
         state.window.push(&work.kv);
         if let (Some(compressor), Some(rows)) = (&self.compressor, &mut state.compressed) {
             let scratch = &mut work.compressor;
-            compressor.feed(c, bytes, rotation, reference, x, first, rows, scratch);
+            compressor.feed(pass, rotation, tokens, first, rows, scratch);
         }
         work.picks.clear();
         if let (Some(indexer), Some(keys)) = (&self.indexer, &mut state.index) {
-            let picked = indexer.pick(
-                c,
-                bytes,
-                rotation,
-                angles,
-                reference,
-                x,
-                &work.qr,
-                first,
-                keys,
-                &mut work.compressor,
-                &mut work.indexer,
-                &mut work.picks,
-            );
-            if !picked {
-                return false;
+            let scratch = &mut work.index_compressor;
+            let compressor = &indexer.compressor;
+            compressor.feed(pass, rotation, tokens, first, keys, scratch);
+            if picking.is_some() {
+                let (buffers, picks) = (&mut work.indexer, &mut work.picks);
+                if !indexer.pick(pass, angles, tokens, first, keys, buffers, picks) {
+                    return false;
+                }
             }
         }
-
-        work.o.clear();
-        work.o.resize(tokens * heads * hd, 0.0);
-        let compressed = state.compressed.as_ref().map_or(&[][..], |s| &s.rows);
-        let (window, picks, q) = (&state.window, &work.picks, &work.q);
-        let attend = |(index, o): (usize, &mut [f32])| {
-            let (t, h) = (index / heads, index % heads);
-            let visible = self
-                .compressor
-                .as_ref()
-                .map_or(0, |k| k.finished(first + t + 1));
-            attend(
-                &q[index * hd..(index + 1) * hd],
-                window.between(
-                    (first + t + 1).saturating_sub(c.sliding_window),
-                    first + t + 1,
-                ),
-                &compressed[..visible * hd],
-                picks.of(t, c.index_topk),
-                self.sink[h],
-                o,
-            );
-            let (cos, sin) = angles.at(t);
-            rotate_back(o, cos, sin);
-        };
-        if tokens * heads * hd * c.sliding_window < (1 << 18) {
-            work.o.chunks_exact_mut(hd).enumerate().for_each(attend);
-        } else {
-            work.o.par_chunks_exact_mut(hd).enumerate().for_each(attend);
-        }
-        self.output(c, bytes, tokens, work, out);
+        self.attend(pass, angles, first, state, work);
+        self.output(pass, tokens, work, out);
         true
     }
 
+    /// Every head of every token, from `work.q` into `work.o`, both [n, heads, hd].
+    fn attend(
+        &self,
+        pass: Pass<'_>,
+        angles: &Angles,
+        first: usize,
+        state: &AttentionState,
+        work: &mut Work,
+    ) {
+        let c = pass.config;
+        let (hd, heads) = (c.head_dim, c.num_attention_heads);
+        let compressed = state.compressed.as_ref().map_or(&[][..], |s| &s.rows);
+        let (window, picks, q) = (&state.window, &work.picks, &work.q);
+        work.o.resize(q.len(), 0.0);
+        // Heads of a task: they share what they read, and there are enough tasks for many threads.
+        let together = if heads.is_multiple_of(HEADS_TOGETHER) {
+            HEADS_TOGETHER
+        } else {
+            heads
+        };
+        team::for_each_row(&mut work.o, together * hd, |task, o| {
+            let (t, h) = (task * together / heads, task * together % heads);
+            let end = first + t + 1;
+            let visible = self.compressor.as_ref().map_or(0, |k| k.finished(end));
+            let rows = Rows {
+                window: window.between(end.saturating_sub(c.sliding_window), end),
+                compressed: &compressed[..visible * hd],
+                picked: picks.of(t, c.index_topk),
+                width: hd,
+            };
+            let (cos, sin) = angles.at(t);
+            QUERY.with_borrow_mut(|query| {
+                query.clear();
+                query.extend_from_slice(&q[task * together * hd..(task + 1) * together * hd]);
+                for head in query.chunks_exact_mut(hd) {
+                    rms_in_place(head, c.rms_norm_eps);
+                    rotate(head, cos, sin);
+                }
+                attend(query, rows, &self.sink[h..h + together], o);
+            });
+            for head in o.chunks_exact_mut(hd) {
+                rotate_back(head, cos, sin);
+            }
+        });
+    }
+
     /// `y = wo_b concat_g(wo_a[g] o_g)`.
-    fn output(&self, c: &Config, bytes: &[u8], tokens: usize, work: &mut Work, out: &mut [f32]) {
+    fn output(&self, pass: Pass<'_>, tokens: usize, work: &mut Work, out: &mut [f32]) {
+        let c = pass.config;
         let width = c.num_attention_heads * c.head_dim;
-        let (group, rank) = (width / c.o_groups, c.o_lora_rank);
-        let wo_a = self.wo_a.view(bytes);
-        work.z.clear();
-        work.z.resize(tokens * c.o_groups * rank, 0.0);
-        for g in 0..c.o_groups {
+        let (groups, rank) = (c.o_groups, c.o_lora_rank);
+        let group = width / groups;
+        let wo_a = self.wo_a.view(pass.bytes);
+        let form = wo_a.form(pass.arithmetic);
+        work.groups.resize_with(groups, Vectors::default);
+        for (g, vectors) in work.groups.iter_mut().enumerate() {
+            if tokens == 1 {
+                vectors.prepare(&work.o[g * group..(g + 1) * group], group, [form]);
+                continue;
+            }
             work.group.clear();
             for token in work.o.chunks_exact(width) {
                 work.group
                     .extend_from_slice(&token[g * group..(g + 1) * group]);
             }
-            work.z_group.clear();
-            work.z_group.resize(tokens * rank, 0.0);
-            wo_a.apply_rows(
-                g * rank..(g + 1) * rank,
-                &work.group,
-                &mut work.z_group,
-                &mut work.transpose,
-            );
-            for (t, part) in work.z_group.chunks_exact(rank).enumerate() {
-                let at = (t * c.o_groups + g) * rank;
-                work.z[at..at + rank].copy_from_slice(part);
-            }
+            vectors.prepare(&work.group, group, [form]);
         }
-        self.wo_b
-            .view(bytes)
-            .apply(&work.z, out, &mut work.transpose);
+        work.z_groups.resize(groups * tokens * rank, 0.0);
+        let mut products: Vec<_> = work
+            .groups
+            .iter()
+            .zip(work.z_groups.chunks_exact_mut(tokens * rank))
+            .enumerate()
+            .map(|(g, (x, z))| {
+                Product::of_rows(wo_a, g * rank..(g + 1) * rank, pass.arithmetic, x, z)
+            })
+            .collect();
+        multiply(&mut products);
+        drop(products);
+        let z = if tokens == 1 {
+            &work.z_groups
+        } else {
+            // From [group, token] to [token, group].
+            work.z.resize(groups * tokens * rank, 0.0);
+            for (g, part) in work.z_groups.chunks_exact(tokens * rank).enumerate() {
+                for (t, row) in part.chunks_exact(rank).enumerate() {
+                    let at = (t * groups + g) * rank;
+                    work.z[at..at + rank].copy_from_slice(row);
+                }
+            }
+            &work.z
+        };
+        let wo_b = self.wo_b.view(pass.bytes);
+        work.vectors
+            .prepare(z, groups * rank, [wo_b.form(pass.arithmetic)]);
+        multiply(&mut [Product::new(wo_b, pass.arithmetic, &work.vectors, out)]);
     }
 }
 
-/// `out = W x` for a chunk, `out` resized to fit.
-fn project(weight: &Weight, bytes: &[u8], x: &[f32], out: &mut Vec<f32>, scratch: &mut Vec<f32>) {
-    let matrix = weight.view(bytes);
-    out.clear();
-    out.resize(x.len() / matrix.columns() * matrix.rows(), 0.0);
-    matrix.apply(x, out, scratch);
-}
+/// Heads that one task attends for.
+const HEADS_TOGETHER: usize = 8;
 
 thread_local! {
-    /// Scores of one head over all the rows it sees; kept so that decoding allocates nothing.
+    /// Queries of a task's heads, normed and rotated.
+    static QUERY: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// Scores of a task's heads over all the rows they see. Both are kept so that decoding allocates nothing.
     static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One head of one token: softmax over window rows, compressed rows (all, or the picked ones) and the sink, whose value is zero.
-fn attend(
-    q: &[f32],
-    window: &[f32],
-    compressed: &[f32],
-    picked: Option<&[u32]>,
-    sink: f32,
-    out: &mut [f32],
-) {
-    let hd = q.len();
+/// What one token sees: its window, then compressed rows, all or the picked ones.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    window: &'a [f32],
+    compressed: &'a [f32],
+    picked: Option<&'a [u32]>,
+    width: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn count(&self) -> usize {
+        let far = self.compressed.len() / self.width;
+        self.window.len() / self.width + self.picked.map_or(far, <[u32]>::len)
+    }
+
+    fn at(&self, i: usize) -> &'a [f32] {
+        let near = self.window.len() / self.width;
+        let (rows, i) = match (i.checked_sub(near), self.picked) {
+            (None, _) => (self.window, i),
+            (Some(far), None) => (self.compressed, far),
+            (Some(far), Some(picked)) => (self.compressed, picked[far] as usize),
+        };
+        &rows[i * self.width..(i + 1) * self.width]
+    }
+
+    /// The rows a few at a time, each time with the number of the first.
+    fn for_each_few(&self, mut f: impl FnMut(usize, &[&'a [f32]])) {
+        let count = self.count();
+        let mut few: [&[f32]; ROWS] = [&[]; ROWS];
+        for first in (0..count).step_by(ROWS) {
+            let n = ROWS.min(count - first);
+            for (i, row) in few.iter_mut().take(n).enumerate() {
+                *row = self.at(first + i);
+            }
+            f(first, &few[..n]);
+        }
+    }
+}
+
+/// Some heads of one token, q [heads, hd]: softmax over the rows and the sink, whose value is zero.
+fn attend(q: &[f32], rows: Rows<'_>, sinks: &[f32], out: &mut [f32]) {
+    let (hd, count) = (rows.width, rows.count());
     let scale = 1.0 / (hd as f32).sqrt();
-    let row = |i: &u32| &compressed[*i as usize * hd..(*i as usize + 1) * hd];
+    out.fill(0.0);
     SCORES.with_borrow_mut(|scores| {
-        scores.clear();
-        scores.extend(window.chunks_exact(hd).map(|r| dot(q, r) * scale));
-        match picked {
-            Some(picked) => scores.extend(picked.iter().map(|i| dot(q, row(i)) * scale)),
-            None => scores.extend(compressed.chunks_exact(hd).map(|r| dot(q, r) * scale)),
+        scores.resize(sinks.len() * count, 0.0);
+        rows.for_each_few(|first, few| dots(q, hd, few, &mut scores[first..], count));
+        for (scores, sink) in scores.chunks_exact_mut(count).zip(sinks) {
+            scale_by(scores, scale);
+            let top = scores.iter().fold(*sink, |a, s| a.max(*s));
+            let sum = exp(sink - top) + exp_sum(scores, top);
+            scale_by(scores, 1.0 / sum);
         }
-        let top = scores.iter().fold(sink, |a, s| a.max(*s));
-        let mut sum = exp(sink - top);
-        for s in scores.iter_mut() {
-            *s = exp(*s - top);
-            sum += *s;
-        }
-        out.fill(0.0);
-        let (near, far) = scores.split_at(window.len() / hd);
-        for (weight, r) in near.iter().zip(window.chunks_exact(hd)) {
-            add_scaled(out, weight / sum, r);
-        }
-        match picked {
-            Some(picked) => {
-                for (weight, i) in far.iter().zip(picked) {
-                    add_scaled(out, weight / sum, row(i));
-                }
-            }
-            None => {
-                for (weight, r) in far.iter().zip(compressed.chunks_exact(hd)) {
-                    add_scaled(out, weight / sum, r);
-                }
-            }
-        }
+        rows.for_each_few(|first, few| add_rows(&scores[first..], count, few, hd, out));
     });
 }

@@ -3,11 +3,13 @@
 //! One per layer with a ratio, and a second, narrower one inside the indexer. Projections are computed for a whole chunk, the pooling
 //! steps token by token, so that prefill and decode are the same code.
 
+use fastar_kernels::matrix::Matrix;
 use fastar_kernels::rounding::{KV_BLOCK, fp4_round_trip, fp8_round_trip, hadamard};
-use fastar_kernels::vector::{exp, rms_norm_in_place, rotate};
+use fastar_kernels::vector::{add_scaled, max_into, pool, rms_norm_in_place, rotate};
 
 use super::config::{Config, Ratio};
 use super::history::History;
+use super::pass::Pass;
 use super::rope::{Angles, Rotation};
 use super::weights::{Loader, Weight};
 use crate::Result;
@@ -50,8 +52,9 @@ pub struct CompressorState {
 pub struct Scratch {
     kv: Vec<f32>,
     gate: Vec<f32>,
+    top: Vec<f32>,
+    sum: Vec<f32>,
     angles: Angles,
-    transpose: Vec<f32>,
 }
 
 impl Compressor {
@@ -119,60 +122,49 @@ impl Compressor {
         self.finished(tokens) * self.dim
     }
 
-    /// Feeds a chunk: x [n, D] are the normed attention inputs of positions `first..`.
-    #[allow(clippy::too_many_arguments)]
+    /// The projections of a chunk that [`Compressor::feed`] wants, to be computed from the normed attention inputs with whatever else reads them.
+    pub fn projections<'a>(
+        &'a self,
+        bytes: &'a [u8],
+        scratch: &'a mut Scratch,
+    ) -> [(Matrix<'a>, &'a mut Vec<f32>); 2] {
+        [
+            (self.wkv.view(bytes), &mut scratch.kv),
+            (self.wgate.view(bytes), &mut scratch.gate),
+        ]
+    }
+
+    /// Feeds a chunk of `tokens` tokens from position `first` on, whose projections are in `scratch`.
     pub fn feed(
         &self,
-        config: &Config,
-        bytes: &[u8],
+        pass: Pass<'_>,
         rotation: &Rotation,
-        reference: bool,
-        x: &[f32],
+        tokens: usize,
         first: usize,
         state: &mut CompressorState,
         scratch: &mut Scratch,
     ) {
         let width = self.width();
-        let tokens = x.len() / config.hidden_size;
-        for (weight, out) in [
-            (&self.wkv, &mut scratch.kv),
-            (&self.wgate, &mut scratch.gate),
-        ] {
-            out.clear();
-            out.resize(tokens * width, 0.0);
-            weight.view(bytes).apply(x, out, &mut scratch.transpose);
-        }
         for (t, gate) in scratch.gate.chunks_exact_mut(width).enumerate() {
             let in_block = (first + t) % self.ratio;
             let ape = &self.ape[in_block * width..(in_block + 1) * width];
-            for (g, a) in gate.iter_mut().zip(ape) {
-                *g += a;
-            }
+            add_scaled(gate, 1.0, ape);
         }
         state.kv.push(&scratch.kv);
         state.score.push(&scratch.gate);
         for block in self.finished(first)..self.finished(first + tokens) {
-            let start = block * self.ratio;
-            self.finish(
-                config,
-                rotation,
-                reference,
-                start,
-                state,
-                &mut scratch.angles,
-            );
+            self.finish(pass, rotation, block * self.ratio, state, scratch);
         }
     }
 
     /// Pools the block that begins at `start` into one more row.
     fn finish(
         &self,
-        config: &Config,
+        pass: Pass<'_>,
         rotation: &Rotation,
-        reference: bool,
         start: usize,
         state: &mut CompressorState,
-        angles: &mut Angles,
+        scratch: &mut Scratch,
     ) {
         let (d, width, end) = (self.dim, self.width(), start + self.ratio);
         // With overlap: first halves of the block before (the first block has none), second halves of this one.
@@ -185,35 +177,42 @@ impl Compressor {
             state.kv.between(begin, end),
             state.score.between(begin, end),
         );
-        let offset = |entry: usize| {
-            let half = if self.overlap && entry >= before {
-                d
-            } else {
-                0
-            };
-            entry * width + half
+        let entries = || {
+            (0..end - begin).map(|entry| {
+                let half = if self.overlap && entry >= before {
+                    d
+                } else {
+                    0
+                };
+                let at = entry * width + half;
+                (&score[at..at + d], &kv[at..at + d])
+            })
         };
+        let (top, sum) = (&mut scratch.top, &mut scratch.sum);
+        for (buffer, value) in [(&mut *top, f32::NEG_INFINITY), (&mut *sum, 0.0)] {
+            buffer.clear();
+            buffer.resize(d, value);
+        }
         let from = state.rows.len();
         state.rows.resize(from + d, 0.0);
         let row = &mut state.rows[from..];
-        for (c, out) in row.iter_mut().enumerate() {
-            let top = (0..end - begin).fold(f32::NEG_INFINITY, |a, e| a.max(score[offset(e) + c]));
-            let (mut sum, mut pooled) = (0.0, 0.0);
-            for e in 0..end - begin {
-                let weight = exp(score[offset(e) + c] - top);
-                sum += weight;
-                pooled += weight * kv[offset(e) + c];
-            }
-            *out = pooled / sum;
+        for (score, _) in entries() {
+            max_into(top, score);
         }
-        rms_norm_in_place(row, &self.norm, config.rms_norm_eps);
+        for (score, kv) in entries() {
+            pool(score, top, kv, sum, row);
+        }
+        for (o, s) in row.iter_mut().zip(sum) {
+            *o /= *s;
+        }
+        rms_norm_in_place(row, &self.norm, pass.config.rms_norm_eps);
         // The row stands at the position of its block's first token; the overlap does not move it.
-        rotation.angles(start, 1, 1, angles);
-        let (cos, sin) = angles.at(0);
+        rotation.angles(start, 1, 1, &mut scratch.angles);
+        let (cos, sin) = scratch.angles.at(0);
         rotate(row, cos, sin);
-        if reference {
+        if pass.reference {
             match self.purpose {
-                Purpose::Attention => round_kv(config, row),
+                Purpose::Attention => round_kv(pass.config, row),
                 Purpose::Index => round_index(row),
             }
         }

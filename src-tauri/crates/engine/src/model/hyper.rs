@@ -1,8 +1,11 @@
 //! Hyper-connections: how the parallel streams feed a sublayer and take its output back (section 3.1 of the V4 notes).
 
-use fastar_kernels::vector::{add_scaled, exp, inverse_rms, sigmoid};
+use fastar_kernels::product::Vectors;
+use fastar_kernels::team;
+use fastar_kernels::vector::{add_scaled, exp, rms, sigmoid};
 
 use super::config::Config;
+use super::pass::Pass;
 use super::weights::{Loader, Weight};
 use crate::Result;
 
@@ -25,7 +28,7 @@ pub struct Mix {
     flat: Vec<f32>,
     mixed: Vec<f32>,
     next: Vec<f32>,
-    scratch: Vec<f32>,
+    vectors: Vectors,
 }
 
 impl Hyper {
@@ -41,47 +44,52 @@ impl Hyper {
     }
 
     /// Fills `mix` from the streams h [n, streams, D].
-    pub fn mix(&self, config: &Config, bytes: &[u8], h: &[f32], mix: &mut Mix) {
-        let (n, d) = (config.hc_mult, config.hidden_size);
+    pub fn mix(&self, pass: Pass<'_>, h: &[f32], mix: &mut Mix) {
+        let c = pass.config;
+        let (n, d) = (c.hc_mult, c.hidden_size);
         let tokens = h.len() / (n * d);
-        project_normed(&self.project, config, bytes, h, mix);
+        project_normed(&self.project, pass, h, mix);
         let per_token = n + n + n * n;
-        mix.input.clear();
         mix.input.resize(tokens * d, 0.0);
-        mix.post.clear();
-        mix.comb.clear();
-        for t in 0..tokens {
-            let m = &mix.mixed[t * per_token..(t + 1) * per_token];
+        mix.post.resize(tokens * n, 0.0);
+        mix.comb.resize(tokens * n * n, 0.0);
+        let outputs = mix.input.chunks_exact_mut(d);
+        let outputs = outputs.zip(mix.post.chunks_exact_mut(n));
+        let outputs = outputs.zip(mix.comb.chunks_exact_mut(n * n));
+        let each = outputs.zip(h.chunks_exact(n * d).zip(mix.mixed.chunks_exact(per_token)));
+        team::for_each_of(tokens, each, |(((input, post), comb), (h, m))| {
             let value = |i: usize, s: usize| m[i] * self.scale[s] + self.base[i];
-            let input = &mut mix.input[t * d..(t + 1) * d];
-            for j in 0..n {
-                let pre = sigmoid(value(j, 0)) + config.hc_eps;
-                add_scaled(input, pre, stream(h, t, j, n, d));
+            input.fill(0.0);
+            for (j, stream) in h.chunks_exact(d).enumerate() {
+                add_scaled(input, sigmoid(value(j, 0)) + c.hc_eps, stream);
             }
-            mix.post
-                .extend((0..n).map(|k| 2.0 * sigmoid(value(n + k, 1))));
-            let start = mix.comb.len();
-            mix.comb.extend((0..n * n).map(|i| value(2 * n + i, 2)));
-            sinkhorn(&mut mix.comb[start..], n, config);
-        }
+            for (k, post) in post.iter_mut().enumerate() {
+                *post = 2.0 * sigmoid(value(n + k, 1));
+            }
+            for (i, comb) in comb.iter_mut().enumerate() {
+                *comb = value(2 * n + i, 2);
+            }
+            sinkhorn(comb, n, c);
+        });
     }
 
     /// `h'[k] = post[k] y + sum_j comb[j][k] h[j]`: the sum runs over the first index. y is [n, D], h is replaced.
     pub fn merge(config: &Config, y: &[f32], mix: &mut Mix, h: &mut [f32]) {
         let (n, d) = (config.hc_mult, config.hidden_size);
-        mix.next.clear();
-        mix.next.resize(n * d, 0.0);
-        for (t, token) in h.chunks_exact_mut(n * d).enumerate() {
-            mix.next.fill(0.0);
-            let comb = &mix.comb[t * n * n..(t + 1) * n * n];
-            for (k, out) in mix.next.chunks_exact_mut(d).enumerate() {
-                add_scaled(out, mix.post[t * n + k], &y[t * d..(t + 1) * d]);
+        mix.next.resize(h.len(), 0.0);
+        let (post, comb, h) = (&mix.post, &mix.comb, &mut *h);
+        team::for_each_row(&mut mix.next, n * d, |t, next| {
+            let token = &h[t * n * d..(t + 1) * n * d];
+            let comb = &comb[t * n * n..(t + 1) * n * n];
+            for (k, out) in next.chunks_exact_mut(d).enumerate() {
+                out.fill(0.0);
+                add_scaled(out, post[t * n + k], &y[t * d..(t + 1) * d]);
                 for (j, from) in token.chunks_exact(d).enumerate() {
                     add_scaled(out, comb[j * n + k], from);
                 }
             }
-            token.copy_from_slice(&mix.next);
-        }
+        });
+        h.copy_from_slice(&mix.next);
     }
 }
 
@@ -104,44 +112,31 @@ impl HyperHead {
     }
 
     /// Leaves the weighted sum of the streams in `mix.input`, [n, D].
-    pub fn mix(&self, config: &Config, bytes: &[u8], h: &[f32], mix: &mut Mix) {
-        let (n, d) = (config.hc_mult, config.hidden_size);
-        let tokens = h.len() / (n * d);
-        project_normed(&self.project, config, bytes, h, mix);
-        mix.input.clear();
-        mix.input.resize(tokens * d, 0.0);
-        for t in 0..tokens {
-            for j in 0..n {
-                let weight =
-                    sigmoid(mix.mixed[t * n + j] * self.scale + self.base[j]) + config.hc_eps;
-                add_scaled(
-                    &mut mix.input[t * d..(t + 1) * d],
-                    weight,
-                    stream(h, t, j, n, d),
-                );
+    pub fn mix(&self, pass: Pass<'_>, h: &[f32], mix: &mut Mix) {
+        let (n, d) = (pass.config.hc_mult, pass.config.hidden_size);
+        project_normed(&self.project, pass, h, mix);
+        mix.input.resize(h.len() / n, 0.0);
+        let mixed = &mix.mixed;
+        team::for_each_row(&mut mix.input, d, |t, input| {
+            input.fill(0.0);
+            for (j, stream) in h[t * n * d..(t + 1) * n * d].chunks_exact(d).enumerate() {
+                let weight = sigmoid(mixed[t * n + j] * self.scale + self.base[j]);
+                add_scaled(input, weight + pass.config.hc_eps, stream);
             }
-        }
+        });
     }
-}
-
-/// Stream `j` of token `t`, [D].
-fn stream(h: &[f32], t: usize, j: usize, n: usize, d: usize) -> &[f32] {
-    &h[(t * n + j) * d..(t * n + j + 1) * d]
 }
 
 /// `mix.mixed = W rms(flatten(h))`, streams first.
-fn project_normed(weight: &Weight, config: &Config, bytes: &[u8], h: &[f32], mix: &mut Mix) {
-    let width = config.hc_mult * config.hidden_size;
-    let tokens = h.len() / width;
-    mix.flat.clear();
-    for token in h.chunks_exact(width) {
-        let r = inverse_rms(token, config.rms_norm_eps);
-        mix.flat.extend(token.iter().map(|v| v * r));
-    }
-    let matrix = weight.view(bytes);
-    mix.mixed.clear();
-    mix.mixed.resize(tokens * matrix.rows(), 0.0);
-    matrix.apply(&mix.flat, &mut mix.mixed, &mut mix.scratch);
+fn project_normed(weight: &Weight, pass: Pass<'_>, h: &[f32], mix: &mut Mix) {
+    let width = pass.config.hc_mult * pass.config.hidden_size;
+    mix.flat.resize(h.len(), 0.0);
+    team::for_each_row(&mut mix.flat, width, |t, flat| {
+        let token = &h[t * width..(t + 1) * width];
+        rms(token, pass.config.rms_norm_eps, flat);
+    });
+    let part = (weight.view(pass.bytes), &mut mix.mixed);
+    pass.project(&mix.flat, &mut mix.vectors, &mut [part]);
 }
 
 /// Softmax over each row, then alternating normalisation, columns first. c is [n (from), n (to)].

@@ -1,10 +1,16 @@
 //! The lightning indexer: which compressed rows a token attends (section 3.4 of the V4 notes).
 
-use fastar_kernels::vector::{all_finite, dot, rotate};
+use std::cell::RefCell;
 
-use super::compressor::{Compressor, CompressorState, Purpose, Scratch, round_index};
+use fastar_kernels::attention::{ROWS, dots};
+use fastar_kernels::matrix::Matrix;
+use fastar_kernels::team;
+use fastar_kernels::vector::{all_finite, positive_sum, rotate};
+
+use super::compressor::{Compressor, CompressorState, Purpose, round_index};
 use super::config::{Config, Ratio};
-use super::rope::{Angles, Rotation};
+use super::pass::Pass;
+use super::rope::Angles;
 use super::weights::{Loader, Weight};
 use crate::Result;
 
@@ -23,7 +29,6 @@ pub struct Buffers {
     weight: Vec<f32>,
     score: Vec<f32>,
     order: Vec<u32>,
-    transpose: Vec<f32>,
 }
 
 /// The picked rows of each token of a chunk, ascending; none for a token that sees no more rows than may be picked.
@@ -84,81 +89,105 @@ impl Indexer {
         }))
     }
 
-    /// Feeds the keys with a chunk, then picks rows for each of its tokens. False if a score is not a number.
+    /// Whether a chunk that ends at position `end` sees more rows than may be picked, so that some must be.
+    pub fn must_pick(&self, config: &Config, end: usize) -> bool {
+        self.compressor.finished(end) > config.index_topk
+    }
+
+    /// The weight of each head, to be computed from the normed attention inputs where rows must be picked.
+    pub fn head_weights<'a>(
+        &'a self,
+        bytes: &'a [u8],
+        work: &'a mut Buffers,
+    ) -> (Matrix<'a>, &'a mut Vec<f32>) {
+        (self.weights_proj.view(bytes), &mut work.weight)
+    }
+
+    /// The queries, likewise, from the normed low-rank queries.
+    pub fn queries<'a>(
+        &'a self,
+        bytes: &'a [u8],
+        work: &'a mut Buffers,
+    ) -> (Matrix<'a>, &'a mut Vec<f32>) {
+        (self.wq_b.view(bytes), &mut work.query)
+    }
+
+    /// Picks rows for each token of a chunk, from projections in `work` and the keys in `state`. False if a score is not a number.
     ///
-    /// x [n, D] are the normed attention inputs, qr [n, q_lora_rank] the normed low-rank queries, `angles` those of the chunk's positions.
+    /// `angles` are those of the chunk's positions.
     #[allow(clippy::too_many_arguments)]
     pub fn pick(
         &self,
-        config: &Config,
-        bytes: &[u8],
-        rotation: &Rotation,
+        pass: Pass<'_>,
         angles: &Angles,
-        reference: bool,
-        x: &[f32],
-        qr: &[f32],
+        tokens: usize,
         first: usize,
-        state: &mut CompressorState,
-        scratch: &mut Scratch,
+        state: &CompressorState,
         work: &mut Buffers,
         picks: &mut Picks,
     ) -> bool {
-        self.compressor
-            .feed(config, bytes, rotation, reference, x, first, state, scratch);
-        picks.clear();
-        let tokens = x.len() / config.hidden_size;
-        if self.compressor.finished(first + tokens) <= config.index_topk {
-            return true; // Everything visible is attended; the keys are all that was needed.
-        }
-        let (heads, dim) = (config.index_n_heads, config.index_head_dim);
-        work.query.clear();
-        work.query.resize(tokens * heads * dim, 0.0);
-        self.wq_b
-            .view(bytes)
-            .apply(qr, &mut work.query, &mut work.transpose);
-        work.weight.clear();
-        work.weight.resize(tokens * heads, 0.0);
-        self.weights_proj
-            .view(bytes)
-            .apply(x, &mut work.weight, &mut work.transpose);
-        let scale = 1.0 / ((dim * heads) as f32).sqrt();
-        for t in 0..tokens {
-            let visible = self.compressor.finished(first + t + 1);
-            if visible <= config.index_topk {
-                picks.ends.push(None);
-                continue;
-            }
-            let query = &mut work.query[t * heads * dim..(t + 1) * heads * dim];
+        let c = pass.config;
+        let (heads, dim) = (c.index_n_heads, c.index_head_dim);
+        team::for_each_row(&mut work.query, heads * dim, |t, query| {
             let (cos, sin) = angles.at(t);
             for head in query.chunks_exact_mut(dim) {
                 rotate(head, cos, sin);
-                if reference {
+                if pass.reference {
                     round_index(head);
                 }
             }
-            work.score.clear();
-            for key in state.rows.chunks_exact(dim).take(visible) {
-                let mut score = 0.0;
-                for (head, weight) in query
-                    .chunks_exact(dim)
-                    .zip(&work.weight[t * heads..(t + 1) * heads])
-                {
-                    let product = dot(head, key);
-                    // Not `max`, which would turn what is not a number into zero.
-                    let positive = if product < 0.0 { 0.0 } else { product };
-                    score += positive * (weight * scale);
-                }
-                work.score.push(score);
+        });
+        let scale = 1.0 / ((dim * heads) as f32).sqrt();
+        for weight in &mut work.weight {
+            *weight *= scale;
+        }
+        for t in 0..tokens {
+            let visible = self.compressor.finished(first + t + 1);
+            if visible <= c.index_topk {
+                picks.ends.push(None);
+                continue;
             }
+            let query = &work.query[t * heads * dim..(t + 1) * heads * dim];
+            let weight = &work.weight[t * heads..(t + 1) * heads];
+            work.score.resize(visible, 0.0);
+            let keys = &state.rows[..visible * dim];
+            team::for_each_of(
+                visible.div_ceil(KEYS),
+                work.score.chunks_mut(KEYS).zip(keys.chunks(KEYS * dim)),
+                |(score, keys)| scores(query, weight, dim, keys, score),
+            );
             if !all_finite(&work.score) {
                 return false;
             }
-            largest(&work.score, config.index_topk, &mut work.order);
+            largest(&work.score, c.index_topk, &mut work.order);
             picks.rows.extend(&work.order);
             picks.ends.push(Some(picks.rows.len()));
         }
         true
     }
+}
+
+/// Keys a thread takes at a time.
+const KEYS: usize = 256;
+
+thread_local! {
+    /// Products of all heads with a few keys; kept so that decoding allocates nothing.
+    static PRODUCTS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// `score[i] = sum over heads of max(query . key[i], 0) * weight`.
+fn scores(query: &[f32], weight: &[f32], dim: usize, keys: &[f32], score: &mut [f32]) {
+    PRODUCTS.with_borrow_mut(|products| {
+        products.resize(weight.len() * ROWS, 0.0);
+        for (keys, score) in keys.chunks(ROWS * dim).zip(score.chunks_mut(ROWS)) {
+            let mut rows: [&[f32]; ROWS] = [&[]; ROWS];
+            for (row, key) in rows.iter_mut().zip(keys.chunks_exact(dim)) {
+                *row = key;
+            }
+            dots(query, dim, &rows[..score.len()], products, ROWS);
+            positive_sum(products, ROWS, weight, score);
+        }
+    });
 }
 
 /// Indices of the `k` largest scores, ties to the lower index, in ascending order of index. `k` is below the number of scores.

@@ -7,11 +7,13 @@
 mod attention;
 mod compressor;
 mod config;
+mod experts;
 mod history;
 mod hyper;
 mod indexer;
 mod moe;
 mod mtp;
+mod pass;
 mod rope;
 mod state;
 mod weights;
@@ -19,15 +21,19 @@ mod weights;
 use std::sync::Arc;
 
 use fastar_fst::Container;
+use fastar_kernels::product::{Arithmetic, Vectors};
+use fastar_kernels::team;
 use fastar_kernels::vector::{all_finite, rms_norm, rms_norm_in_place};
 
 use crate::{Cancel, Error, Result};
 use attention::{Attention, AttentionState};
 pub use config::Config;
 use config::Ratio;
+use experts::Experts;
 use hyper::{Hyper, HyperHead, Mix};
-use moe::{Experts, Moe};
+use moe::Moe;
 pub use mtp::Mtp;
+use pass::Pass;
 use rope::{Angles, Rotation};
 pub use state::{Snapshot, State};
 use weights::{Loader, Weight};
@@ -37,6 +43,7 @@ pub struct Model {
     /// Its sizes.
     pub config: Config,
     container: Arc<Container>,
+    arithmetic: Arithmetic,
     reference: bool,
     embed: Weight,
     layers: Vec<Block>,
@@ -81,12 +88,16 @@ pub struct Work {
     attention: attention::Work,
     moe: moe::Work,
     angles: [Angles; 2],
-    transpose: Vec<f32>,
+    vectors: Vectors,
 }
 
 impl Model {
     /// Finds and checks every tensor. Reads small tensors; large ones stay where they are.
-    pub fn load(container: Arc<Container>, reference: bool) -> Result<Self> {
+    pub fn load(
+        container: Arc<Container>,
+        arithmetic: Arithmetic,
+        reference: bool,
+    ) -> Result<Self> {
         let mut config = Config::from_json(container.config())?;
         if let Some(exact) = container.exact_positions() {
             config.max_position_embeddings = config.max_position_embeddings.min(exact);
@@ -120,6 +131,7 @@ impl Model {
             .collect::<Result<_>>()?;
         let (vocab, d) = (config.vocab_size, config.hidden_size);
         Ok(Self {
+            arithmetic,
             reference,
             embed: loader.matrix("embed.weight", vocab, d)?,
             layers,
@@ -135,6 +147,20 @@ impl Model {
     /// Whether the roundings of the hosted model are on.
     pub fn reference(&self) -> bool {
         self.reference
+    }
+
+    /// How products are computed.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.arithmetic
+    }
+
+    fn pass(&self) -> Pass<'_> {
+        Pass {
+            config: &self.config,
+            bytes: self.container.bytes(),
+            arithmetic: self.arithmetic,
+            reference: self.reference,
+        }
     }
 
     /// The container the weights lie in.
@@ -155,7 +181,6 @@ impl Model {
         cancel: &Cancel,
     ) -> Result<()> {
         let c = &self.config;
-        let bytes = self.container.bytes();
         for (rotation, angles) in self.rotations.iter().zip(&mut work.angles) {
             rotation.angles(state.position, 1, tokens.len(), angles);
         }
@@ -179,12 +204,12 @@ impl Model {
             Wanted::All => 0,
         };
         let streams = &work.streams[from * c.hc_mult * c.hidden_size..];
-        self.hyper_head.mix(c, bytes, streams, &mut work.mix);
+        self.hyper_head.mix(self.pass(), streams, &mut work.mix);
         self.head_of(
             &self.norm,
             &mut work.mix.input,
             &mut work.logits,
-            &mut work.transpose,
+            &mut work.vectors,
         );
         // A damaged row of the head must not be chosen, and must not stop the others.
         if !all_finite(&work.logits) {
@@ -219,16 +244,16 @@ impl Model {
     }
 
     /// `logits = head RMSNorm(x)`; x [n, D] is normed in place.
-    fn head_of(&self, norm: &[f32], x: &mut [f32], logits: &mut Vec<f32>, scratch: &mut Vec<f32>) {
+    fn head_of(&self, norm: &[f32], x: &mut [f32], logits: &mut Vec<f32>, vectors: &mut Vectors) {
         let c = &self.config;
         for row in x.chunks_exact_mut(c.hidden_size) {
             rms_norm_in_place(row, norm, c.rms_norm_eps);
         }
-        logits.clear();
-        logits.resize(x.len() / c.hidden_size * c.vocab_size, 0.0);
-        self.head
-            .view(self.container.bytes())
-            .apply(x, logits, scratch);
+        let pass = self.pass();
+        if x.is_empty() {
+            return logits.clear();
+        }
+        pass.project(x, vectors, &mut [(self.head.view(pass.bytes), logits)]);
     }
 }
 
@@ -262,20 +287,16 @@ impl Block {
         state: &mut AttentionState,
         work: &mut Work,
     ) -> Result<()> {
-        let c = &model.config;
-        let bytes = model.container.bytes();
+        let (c, pass) = (&model.config, model.pass());
         let kind = usize::from(self.attention.ratio != Ratio::None);
 
-        self.hyper_attention
-            .mix(c, bytes, &work.streams, &mut work.mix);
+        self.hyper_attention.mix(pass, &work.streams, &mut work.mix);
         norm_rows(&work.mix.input, &self.attention_norm, c, &mut work.normed);
         work.out.resize(work.normed.len(), 0.0);
         let whole = self.attention.forward(
-            c,
-            bytes,
+            pass,
             &model.rotations[kind],
             &work.angles[kind],
-            model.reference,
             &work.normed,
             first,
             state,
@@ -288,10 +309,10 @@ impl Block {
         }
         Hyper::merge(c, &work.out, &mut work.mix, &mut work.streams);
 
-        self.hyper_moe.mix(c, bytes, &work.streams, &mut work.mix);
+        self.hyper_moe.mix(pass, &work.streams, &mut work.mix);
         norm_rows(&work.mix.input, &self.moe_norm, c, &mut work.normed);
         self.moe.forward(
-            c,
+            pass,
             &model.container,
             &work.normed,
             tokens,
@@ -304,13 +325,11 @@ impl Block {
 }
 
 fn norm_rows(x: &[f32], weight: &[f32], c: &Config, out: &mut Vec<f32>) {
+    let d = c.hidden_size;
     out.resize(x.len(), 0.0);
-    for (x, o) in x
-        .chunks_exact(c.hidden_size)
-        .zip(out.chunks_exact_mut(c.hidden_size))
-    {
-        rms_norm(x, weight, c.rms_norm_eps, o);
-    }
+    team::for_each_row(out, d, |t, out| {
+        rms_norm(&x[t * d..(t + 1) * d], weight, c.rms_norm_eps, out);
+    });
 }
 
 /// The record layout describes the matrices this config needs.
@@ -330,7 +349,7 @@ fn check_experts(container: &Container, c: &Config) -> Result<()> {
             )));
         }
         if weights::expert_matrix(part, &blank).is_none() {
-            return Err(moe::unknown_layout(layout));
+            return Err(experts::unknown_layout(layout));
         }
     }
     Ok(())

@@ -1,21 +1,24 @@
 //! The expert layer: routing, routed experts and the shared one (section 3.5 of the V4 notes).
+//!
+//! Experts are computed as they come ([`experts`](super::experts)); a token adds them up in ascending order of their ids, after the shared one, whenever
+//! they came and however many tokens a chunk has.
 
-use fastar_fst::{Container, ExpertLayout};
-use fastar_kernels::matrix::Matrix;
-use fastar_kernels::vector::{all_finite, silu, softplus};
+use std::ops::Range;
+
+use fastar_fst::Container;
+use fastar_kernels::product::{Form, Product, Vectors, multiply};
+use fastar_kernels::team;
+use fastar_kernels::vector::{add_scaled, all_finite, softplus, swiglu};
 
 use super::config::Config;
+use super::experts::{Arrived, Experts, Order, dense_expert};
 use super::indexer::largest;
-use super::weights::{Loader, Weight, expert_matrix};
-use crate::{Error, Result};
+use super::pass::Pass;
+use super::weights::{Loader, Weight};
+use crate::Result;
 
-/// Where a layer's routed experts lie.
-pub enum Experts {
-    /// In the container's records of this layer.
-    Records(usize),
-    /// Among the dense tensors (MTP blocks).
-    Dense(Vec<[Weight; 3]>),
-}
+/// Up to this many tokens keep the outputs of all their experts apart, so that experts can come in any order: for Flash 16 KB each.
+const FEW: usize = 8;
 
 /// How a token's experts are chosen.
 enum Choice {
@@ -33,19 +36,46 @@ pub struct Moe {
     experts: Experts,
 }
 
+/// An expert's output that a token wants.
+#[derive(Clone, Copy)]
+struct Call {
+    expert: u32,
+    token: usize,
+    weight: f32,
+}
+
 /// Reused buffers.
 #[derive(Default)]
 pub struct Work {
+    x: Vectors,
     score: Vec<f32>,
     biased: Vec<f32>,
     picked: Vec<u32>,
-    /// (expert, token, weight) of everything to compute, sorted.
-    calls: Vec<(u32, u32, f32)>,
-    x: Vec<f32>,
-    up: Vec<f32>,
+    /// Everything to compute, by expert, then by token.
+    calls: Vec<Call>,
+    /// The experts called, ascending, and for each the end of its calls.
+    wanted: Vec<u32>,
+    ends: Vec<usize>,
+    shared_gate: Vec<f32>,
+    shared_up: Vec<f32>,
+    shared_inner: Vectors,
+    shared_down: Vec<f32>,
+    batch: Batch,
+}
+
+/// Buffers for experts that have come together.
+#[derive(Default)]
+struct Batch {
+    /// Each expert's inputs, where they are not those of all tokens.
+    inputs: Vec<Vectors>,
+    inner: Vec<Vectors>,
+    tokens: Vec<usize>,
+    gathered: Vec<f32>,
+    /// [calls, inner width].
     gate: Vec<f32>,
+    up: Vec<f32>,
+    /// [calls, D].
     down: Vec<f32>,
-    transpose: Vec<f32>,
 }
 
 impl Moe {
@@ -83,64 +113,78 @@ impl Moe {
     /// x [n, D] normed inputs, tokens [n] their ids, out [n, D].
     pub fn forward(
         &self,
-        config: &Config,
+        pass: Pass<'_>,
         container: &Container,
         x: &[f32],
         tokens: &[u32],
         work: &mut Work,
         out: &mut [f32],
     ) -> Result<()> {
-        let (c, d) = (config, config.hidden_size);
-        let bytes = container.bytes();
-        if !self.route(c, bytes, x, tokens, work) {
+        let (c, d) = (pass.config, pass.config.hidden_size);
+        // Experts read the same inputs; what form they want is known when they come, and eight bits are what is shared among them.
+        let router = self.gate.view(pass.bytes);
+        let [gate, up, down] = self.shared.each_ref().map(|w| w.view(pass.bytes));
+        let forms = [router, gate, up].map(|m| m.form(pass.arithmetic));
+        let eight = d.is_multiple_of(fastar_kernels::activations::BLOCK);
+        work.x
+            .prepare(x, d, forms.into_iter().chain(eight.then_some(Form::Eight)));
+        let parts = [
+            (router, &mut work.score),
+            (gate, &mut work.shared_gate),
+            (up, &mut work.shared_up),
+        ];
+        let n = tokens.len();
+        multiply(&mut parts.map(|(m, to)| {
+            to.resize(n * m.rows(), 0.0);
+            Product::new(m, pass.arithmetic, &work.x, to)
+        }));
+        if !self.route(c, tokens, work) {
             out.fill(f32::NAN); // Told by the caller, with the layer's number.
             return Ok(());
         }
-        let shared = self.shared.each_ref().map(|w| w.view(bytes));
-        work.gate.clear(); // No weights: the shared expert counts in full.
-        work.x.clear();
-        work.x.extend_from_slice(x);
-        run(shared, c, &[], work);
-        out.copy_from_slice(&work.down);
+        activate(c, &mut work.shared_gate, &work.shared_up, |_| 1.0);
+        let inner = c.moe_intermediate_size;
+        let form = down.form(pass.arithmetic);
+        work.shared_inner.prepare(&work.shared_gate, inner, [form]);
+        let shared = |to| Product::new(down, pass.arithmetic, &work.shared_inner, to);
 
-        // Experts in ascending order: the order in which a token sums its experts does not depend on the chunk.
-        let calls = std::mem::take(&mut work.calls);
-        let result = calls
-            .chunk_by(|a, b| a.0 == b.0)
-            .try_for_each(|group| -> Result<()> {
-                work.x.clear();
-                for (_, token, _) in group {
-                    let t = *token as usize;
-                    work.x.extend_from_slice(&x[t * d..(t + 1) * d]);
-                }
-                let expert = group[0].0 as usize;
-                let matrices = match &self.experts {
-                    Experts::Records(layer) => {
-                        record(container.expert(*layer, expert)?, container.expert_layout())?
-                    }
-                    Experts::Dense(all) => all[expert].each_ref().map(|w| w.view(bytes)),
+        let (calls, ends) = (work.calls.as_slice(), work.ends.as_slice());
+        let calls_of = |place: usize| place.checked_sub(1).map_or(0, |p| ends[p])..ends[place];
+        let (batch, wanted) = (&mut work.batch, &work.wanted);
+        if n <= FEW {
+            // Outputs lie at the places of their calls; the shared expert is computed beside those that come first.
+            work.shared_down.resize(n * d, 0.0);
+            batch.down.resize(calls.len() * d, 0.0);
+            let mut shared = Some(shared(&mut work.shared_down));
+            let each = &mut |arrived: &[Arrived<'_>]| {
+                batch.compute(pass, x, &work.x, arrived, calls, calls_of, shared.take());
+            };
+            self.experts
+                .visit(container, pass.bytes, wanted, Order::Any, each)?;
+            out.copy_from_slice(&work.shared_down);
+            add_up(calls, &work.batch.down, d, out);
+        } else {
+            multiply(&mut [shared(&mut *out)]);
+            let each = &mut |arrived: &[Arrived<'_>]| {
+                let Some((first, last)) = arrived.first().zip(arrived.last()) else {
+                    return;
                 };
-                run(matrices, c, group, work);
-                for ((_, token, _), y) in group.iter().zip(work.down.chunks_exact(d)) {
-                    let t = *token as usize;
-                    for (o, v) in out[t * d..(t + 1) * d].iter_mut().zip(y) {
-                        *o += v;
-                    }
-                }
-                Ok(())
-            });
-        work.calls = calls;
-        result
+                let (start, end) = (calls_of(first.0).start, calls_of(last.0).end);
+                let calls = &calls[start..end];
+                batch.down.resize(calls.len() * d, 0.0);
+                let rows = |place| calls_of(place).start - start..calls_of(place).end - start;
+                batch.compute(pass, x, &work.x, arrived, calls, rows, None);
+                add_up(calls, &batch.down, d, out);
+            };
+            self.experts
+                .visit(container, pass.bytes, wanted, Order::Ascending, each)?;
+        }
+        Ok(())
     }
 
-    /// Fills `work.calls` for a chunk. False if a score is not a number.
-    fn route(&self, c: &Config, bytes: &[u8], x: &[f32], tokens: &[u32], work: &mut Work) -> bool {
+    /// Fills `work.calls` for a chunk from the router's products in `work.score`. False if a score is not a number.
+    fn route(&self, c: &Config, tokens: &[u32], work: &mut Work) -> bool {
         let (experts, k) = (c.n_routed_experts, c.num_experts_per_tok);
-        work.score.clear();
-        work.score.resize(tokens.len() * experts, 0.0);
-        self.gate
-            .view(bytes)
-            .apply(x, &mut work.score, &mut work.transpose);
         work.calls.clear();
         for (t, (score, token)) in work.score.chunks_exact_mut(experts).zip(tokens).enumerate() {
             for a in score.iter_mut() {
@@ -163,72 +207,152 @@ impl Moe {
                 }
             }
             let sum: f32 = work.picked.iter().map(|e| score[*e as usize]).sum();
-            work.calls.extend(work.picked.iter().map(|e| {
-                let weight = score[*e as usize] / sum * c.routed_scaling_factor;
-                (*e, t as u32, weight)
+            work.calls.extend(work.picked.iter().map(|e| Call {
+                expert: *e,
+                token: t,
+                weight: score[*e as usize] / sum * c.routed_scaling_factor,
             }));
         }
         // Stable: an expert that a hash table names twice for a token is summed twice.
-        work.calls
-            .sort_by_key(|(expert, token, _)| (*expert, *token));
+        work.calls.sort_by_key(|call| (call.expert, call.token));
+        work.wanted.clear();
+        work.ends.clear();
+        for group in work.calls.chunk_by(|a, b| a.expert == b.expert) {
+            work.wanted.push(group[0].expert);
+            work.ends
+                .push(work.ends.last().copied().unwrap_or(0) + group.len());
+        }
         true
     }
 }
 
-/// Gate, up and down of an expert stored among the dense tensors.
-pub fn dense_expert(loader: &Loader<'_>, c: &Config, prefix: &str) -> Result<[Weight; 3]> {
-    let (i, d) = (c.moe_intermediate_size, c.hidden_size);
-    Ok([
-        loader.matrix(&format!("{prefix}w1.weight"), i, d)?,
-        loader.matrix(&format!("{prefix}w3.weight"), i, d)?,
-        loader.matrix(&format!("{prefix}w2.weight"), d, i)?,
-    ])
-}
-
-fn record<'a>(bytes: &'a [u8], layout: &ExpertLayout) -> Result<[Matrix<'a>; 3]> {
-    match (
-        expert_matrix(&layout.gate, bytes),
-        expert_matrix(&layout.up, bytes),
-        expert_matrix(&layout.down, bytes),
-    ) {
-        (Some(gate), Some(up), Some(down)) => Ok([gate, up, down]),
-        _ => Err(unknown_layout(layout)),
-    }
-}
-
-/// The error for expert records this engine cannot read.
-pub fn unknown_layout(layout: &ExpertLayout) -> Error {
-    Error::Tensor(format!(
-        "The experts of this model file are stored as `{}` in a way this version cannot read. Convert the checkpoint again.",
-        layout.id
-    ))
-}
-
-/// `down (silu(min(gate x, limit)) * clamp(up x, limit) * weight)` for the rows of `work.x`, into `work.down`.
-/// `calls` gives each row's weight; empty means one.
-fn run([gate, up, down]: [Matrix<'_>; 3], c: &Config, calls: &[(u32, u32, f32)], work: &mut Work) {
-    let rows = work.x.len() / c.hidden_size;
+/// `gate = silu(min(gate, limit)) * clamp(up, limit) * weight` for each row of both.
+fn activate(c: &Config, gate: &mut [f32], up: &[f32], weight: impl Fn(usize) -> f32 + Sync) {
     let inner = c.moe_intermediate_size;
-    for (matrix, out) in [(gate, &mut work.gate), (up, &mut work.up)] {
-        out.clear();
-        out.resize(rows * inner, 0.0);
-        matrix.apply(&work.x, out, &mut work.transpose);
-    }
     let limit = if c.swiglu_limit > 0.0 {
         c.swiglu_limit
     } else {
         f32::INFINITY
     };
-    let gates = work.gate.chunks_exact_mut(inner);
-    for (r, (gate, up)) in gates.zip(work.up.chunks_exact(inner)).enumerate() {
-        let weight = calls.get(r).map_or(1.0, |call| call.2);
-        for (g, u) in gate.iter_mut().zip(up) {
-            // The gate is bounded from above only. Not `min`, which would turn what is not a number into the limit.
-            let bounded = if *g > limit { limit } else { *g };
-            *g = silu(bounded) * u.clamp(-limit, limit) * weight;
+    team::for_each_row(gate, inner, |row, gate| {
+        let up = &up[row * inner..(row + 1) * inner];
+        swiglu(gate, up, limit, weight(row));
+    });
+}
+
+/// Adds each call's output, [D], to that of its token, in the order of the calls.
+fn add_up(calls: &[Call], outputs: &[f32], d: usize, out: &mut [f32]) {
+    for (call, y) in calls.iter().zip(outputs.chunks_exact(d)) {
+        add_scaled(&mut out[call.token * d..(call.token + 1) * d], 1.0, y);
+    }
+}
+
+impl Batch {
+    /// The outputs of experts for their calls, into `self.down` at the rows that `rows` gives for an expert's place. `also` is computed with the last
+    /// of them.
+    #[allow(clippy::too_many_arguments)]
+    fn compute(
+        &mut self,
+        pass: Pass<'_>,
+        x: &[f32],
+        all: &Vectors,
+        arrived: &[Arrived<'_>],
+        calls: &[Call],
+        rows: impl Fn(usize) -> Range<usize>,
+        also: Option<Product<'_>>,
+    ) {
+        let (c, d) = (pass.config, pass.config.hidden_size);
+        let inner = c.moe_intermediate_size;
+        let total = self.down.len() / d;
+        self.gate.resize(total * inner, 0.0);
+        self.up.resize(total * inner, 0.0);
+        self.inputs.resize_with(arrived.len(), Vectors::default);
+        self.inner.resize_with(arrived.len(), Vectors::default);
+
+        let everyone = |calls: &[Call]| {
+            calls.len() == all.tokens() && calls.iter().enumerate().all(|(t, c)| c.token == t)
+        };
+        for ((place, [gate, up, _]), to) in arrived.iter().zip(&mut self.inputs) {
+            let calls = &calls[rows(*place)];
+            let forms = [gate, up].map(|m| m.form(pass.arithmetic));
+            if forms == [Form::Eight; 2] {
+                if !everyone(calls) {
+                    self.tokens.clear();
+                    self.tokens.extend(calls.iter().map(|call| call.token));
+                    to.select(all, &self.tokens);
+                }
+            } else {
+                self.gathered.clear();
+                for call in calls {
+                    self.gathered
+                        .extend_from_slice(&x[call.token * d..(call.token + 1) * d]);
+                }
+                to.prepare(&self.gathered, d, forms);
+            }
+        }
+
+        let mut gates = Rows::of(&mut self.gate, inner);
+        let mut ups = Rows::of(&mut self.up, inner);
+        let mut products = Vec::with_capacity(2 * arrived.len());
+        for (i, (place, [gate, up, _])) in arrived.iter().enumerate() {
+            let eight = [gate, up].map(|m| m.form(pass.arithmetic)) == [Form::Eight; 2];
+            let x = if eight && everyone(&calls[rows(*place)]) {
+                all
+            } else {
+                &self.inputs[i]
+            };
+            for (matrix, to) in [(gate, &mut gates), (up, &mut ups)] {
+                let out = to.take(rows(*place));
+                products.push(Product::new(*matrix, pass.arithmetic, x, out));
+            }
+        }
+        multiply(&mut products);
+        drop(products);
+
+        for ((place, [.., down]), to) in arrived.iter().zip(&mut self.inner) {
+            let range = rows(*place);
+            let calls = &calls[range.clone()];
+            let range = range.start * inner..range.end * inner;
+            let gate = &mut self.gate[range.clone()];
+            activate(c, gate, &self.up[range], |row| calls[row].weight);
+            to.prepare(gate, inner, [down.form(pass.arithmetic)]);
+        }
+        let mut downs = Rows::of(&mut self.down, d);
+        let mut products: Vec<_> = arrived
+            .iter()
+            .zip(&self.inner)
+            .map(|((place, [.., down]), x)| {
+                Product::new(*down, pass.arithmetic, x, downs.take(rows(*place)))
+            })
+            .chain(also)
+            .collect();
+        multiply(&mut products);
+    }
+}
+
+/// Rows of a buffer to be lent out, in ascending order.
+struct Rows<'a> {
+    rest: &'a mut [f32],
+    width: usize,
+    at: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn of(all: &'a mut [f32], width: usize) -> Self {
+        Self {
+            rest: all,
+            width,
+            at: 0,
         }
     }
-    work.down.clear();
-    work.down.resize(rows * c.hidden_size, 0.0);
-    down.apply(&work.gate, &mut work.down, &mut work.transpose);
+
+    /// Rows that lie after all those lent before.
+    fn take(&mut self, rows: Range<usize>) -> &'a mut [f32] {
+        let rest = std::mem::take(&mut self.rest);
+        let (_, rest) = rest.split_at_mut((rows.start - self.at) * self.width);
+        let (taken, rest) = rest.split_at_mut(rows.len() * self.width);
+        self.rest = rest;
+        self.at = rows.end;
+        taken
+    }
 }

@@ -5,8 +5,8 @@
 use fastar_kernels::vector::{inverse_rms, rms_norm};
 
 use super::attention::AttentionState;
+use super::experts::{Experts, dense_expert};
 use super::hyper::HyperHead;
-use super::moe::{Experts, dense_expert};
 use super::weights::{Loader, Weight};
 use super::{Block, Model, Work};
 use crate::{Error, Result};
@@ -67,8 +67,8 @@ impl Mtp {
         state: &mut AttentionState,
         work: &mut Work,
     ) -> Result<()> {
-        let c = &model.config;
-        let bytes = model.container.bytes();
+        let (c, pass) = (&model.config, model.pass());
+        let bytes = pass.bytes;
         let (n, d) = (c.hc_mult, c.hidden_size);
         for (rotation, angles) in model.rotations.iter().zip(&mut work.angles) {
             rotation.angles(first, 1, next.len(), angles);
@@ -80,20 +80,16 @@ impl Mtp {
             embed.row(*token as usize, &mut row);
             rms_norm(&row, &self.e_norm, c.rms_norm_eps, e);
         }
-        let mut e = vec![0.0; next.len() * d];
-        self.e_proj
-            .view(bytes)
-            .apply(&embedded, &mut e, &mut work.transpose);
+        let mut e = Vec::new();
+        let part = (self.e_proj.view(bytes), &mut e);
+        pass.project(&embedded, &mut work.vectors, &mut [part]);
         let mut normed = Vec::with_capacity(streams.len());
         for h in streams.chunks_exact(d) {
             let r = inverse_rms(h, c.rms_norm_eps);
             normed.extend(h.iter().zip(&self.h_norm).map(|(v, w)| v * r * w));
         }
-        work.streams.clear();
-        work.streams.resize(streams.len(), 0.0);
-        self.h_proj
-            .view(bytes)
-            .apply(&normed, &mut work.streams, &mut work.transpose);
+        let part = (self.h_proj.view(bytes), &mut work.streams);
+        pass.project(&normed, &mut work.vectors, &mut [part]);
         for (token, e) in work.streams.chunks_exact_mut(n * d).zip(e.chunks_exact(d)) {
             for stream in token.chunks_exact_mut(d) {
                 for (h, v) in stream.iter_mut().zip(e) {
@@ -102,12 +98,12 @@ impl Mtp {
             }
         }
         self.block.forward(model, next, first, state, work)?;
-        self.hyper_head.mix(c, bytes, &work.streams, &mut work.mix);
+        self.hyper_head.mix(pass, &work.streams, &mut work.mix);
         model.head_of(
             &self.norm,
             &mut work.mix.input,
             &mut work.logits,
-            &mut work.transpose,
+            &mut work.vectors,
         );
         Ok(())
     }

@@ -90,6 +90,7 @@ fn matrix<'a>(
         (Dtype::F8E4m3, Some((Dtype::F32, s))) => Elements::Fp8(data, Scales::F32(s)),
         (Dtype::Fp4Packed, Some((Dtype::F8E8m0, s))) => Elements::Fp4(data, s),
         (Dtype::Fp4Packets, None) => Elements::Fp4Packets(data),
+        (Dtype::Q8_0, None) => Elements::Q8(data),
         // Only in records: a dense tensor of packed FP4 is never loaded without its scales.
         (Dtype::Fp4Packed, None) => Elements::Fp4Blocks(data),
         _ => return None,

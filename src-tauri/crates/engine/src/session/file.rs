@@ -3,8 +3,8 @@
 //! | length | what |
 //! |---|---|
 //! | 8 | magic `FSTSESS` and a zero |
-//! | u32 | version, 1 |
-//! | u32 | 1 if the reference roundings are on, else 0 |
+//! | u32 | version, 2 |
+//! | u32 | 1 if the reference roundings are on, plus 2 if vectors are never rounded to eight bits |
 //! | u64 | identity of the model's container |
 //! | u64 | tokens |
 //! | u32 each | the tokens |
@@ -21,14 +21,15 @@ use std::hash::Hasher;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
+use fastar_kernels::product::Arithmetic;
 use twox_hash::XxHash3_64;
 
 use super::Session;
-use crate::model::Snapshot;
+use crate::model::{Model, Snapshot};
 use crate::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"FSTSESS\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Checkpoints saved with the state: the last turn's, for another answer or an edit after a restart.
 const SAVED: usize = 2;
 
@@ -56,7 +57,7 @@ fn write(session: &Session, out: &mut impl Write) -> std::io::Result<()> {
     let model = session.engine.model();
     out.write_all(MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
-    out.write_all(&u32::from(model.reference()).to_le_bytes())?;
+    out.write_all(&roundings(model).to_le_bytes())?;
     out.write_all(&model.container().identity().to_le_bytes())?;
     out.write_all(&(session.tokens.len() as u64).to_le_bytes())?;
     for token in &session.tokens {
@@ -79,6 +80,11 @@ fn write(session: &Session, out: &mut impl Write) -> std::io::Result<()> {
         floats(rows, out)?;
     }
     Ok(())
+}
+
+/// How the model rounds: states of different roundings are not those of one sequence.
+fn roundings(model: &Model) -> u32 {
+    u32::from(model.reference()) + 2 * u32::from(model.arithmetic() == Arithmetic::Exact)
 }
 
 fn floats(values: &[f32], out: &mut impl Write) -> std::io::Result<()> {
@@ -111,9 +117,9 @@ pub(super) fn load(session: &mut Session, path: &Path) -> Result<()> {
             format!("has version {version} and this app reads {VERSION}"),
         ));
     }
-    let reference = input.u32().map_err(io)?;
+    let rounded = input.u32().map_err(io)?;
     let identity = input.u64().map_err(io)?;
-    if identity != model.container().identity() || reference != u32::from(model.reference()) {
+    if identity != model.container().identity() || rounded != roundings(model) {
         return Err(failed(path, "belongs to another model"));
     }
     let count = input.u64().map_err(io)?;
