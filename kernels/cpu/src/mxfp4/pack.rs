@@ -1,6 +1,6 @@
 //! Between the checkpoint's rows and packets.
 
-use super::{GROUP, group_bytes, packed_bytes, place};
+use super::{GROUP, NIBBLES, PACKET_BLOCKS, group_bytes, packed_bytes};
 use crate::activations::BLOCK;
 
 /// Bytes of a block's nibbles in a row, and of a word of them.
@@ -14,15 +14,32 @@ pub fn pack(rows: usize, columns: usize, nibbles: &[u8], scales: &[u8], out: &mu
     if !fits(rows, columns, nibbles.len(), scales.len(), out.len()) {
         return false;
     }
-    out.fill(0);
-    for_each_word(
-        rows,
-        columns,
-        |row_at, scale_at, packed_at, packed_scale| {
-            out[packed_at..packed_at + WORD].copy_from_slice(&nibbles[row_at..row_at + WORD]);
-            out[packed_scale] = scales[scale_at];
-        },
-    );
+    let blocks = columns / BLOCK;
+    for (g, group) in out
+        .chunks_exact_mut(group_bytes(columns).max(1))
+        .enumerate()
+    {
+        let rows = GROUP.min(rows - g * GROUP);
+        if rows < GROUP {
+            group.fill(0);
+        }
+        let first = g * GROUP * blocks;
+        for_each_packet(blocks, |packet, start, count| {
+            let (to, to_scales) =
+                group[packet..][..count * (NIBBLES + GROUP)].split_at_mut(count * NIBBLES);
+            for r in 0..rows {
+                let at = first + r * blocks + start;
+                let (from, _) = nibbles[at * ROW_BLOCK..][..count * ROW_BLOCK].as_chunks();
+                for (to, from) in to.as_chunks_mut::<NIBBLES>().0.iter_mut().zip(from) {
+                    scatter(to, r, from);
+                }
+                let (to, _) = to_scales.as_chunks_mut::<GROUP>();
+                for (to, from) in to.iter_mut().zip(&scales[at..at + count]) {
+                    to[r] = *from;
+                }
+            }
+        });
+    }
     true
 }
 
@@ -38,15 +55,53 @@ pub fn unpack(
     if !fits(rows, columns, nibbles.len(), scales.len(), packed.len()) {
         return false;
     }
-    for_each_word(
-        rows,
-        columns,
-        |row_at, scale_at, packed_at, packed_scale| {
-            nibbles[row_at..row_at + WORD].copy_from_slice(&packed[packed_at..packed_at + WORD]);
-            scales[scale_at] = packed[packed_scale];
-        },
-    );
+    let blocks = columns / BLOCK;
+    for (g, group) in packed.chunks_exact(group_bytes(columns).max(1)).enumerate() {
+        let rows = GROUP.min(rows - g * GROUP);
+        let first = g * GROUP * blocks;
+        for_each_packet(blocks, |packet, start, count| {
+            let (from, from_scales) =
+                group[packet..][..count * (NIBBLES + GROUP)].split_at(count * NIBBLES);
+            for r in 0..rows {
+                let at = first + r * blocks + start;
+                let (to, _) = nibbles[at * ROW_BLOCK..][..count * ROW_BLOCK].as_chunks_mut();
+                for (to, from) in to.iter_mut().zip(from.as_chunks::<NIBBLES>().0) {
+                    gather(to, r, from);
+                }
+                let (from, _) = from_scales.as_chunks::<GROUP>();
+                for (to, from) in scales[at..at + count].iter_mut().zip(from) {
+                    *to = from[r];
+                }
+            }
+        });
+    }
     true
+}
+
+/// Calls with (byte in the group, first block, blocks) of each packet.
+#[inline(always)]
+fn for_each_packet(blocks: usize, mut f: impl FnMut(usize, usize, usize)) {
+    for start in (0..blocks).step_by(PACKET_BLOCKS) {
+        let count = PACKET_BLOCKS.min(blocks - start);
+        f(start * (NIBBLES + GROUP), start, count);
+    }
+}
+
+/// The four words of a block of row `r` into their places among those of the group.
+#[inline(always)]
+fn scatter(to: &mut [u8; NIBBLES], r: usize, from: &[u8; ROW_BLOCK]) {
+    for (j, word) in from.as_chunks::<WORD>().0.iter().enumerate() {
+        let at = (j * GROUP + r) * WORD;
+        to[at..at + WORD].copy_from_slice(word);
+    }
+}
+
+#[inline(always)]
+fn gather(to: &mut [u8; ROW_BLOCK], r: usize, from: &[u8; NIBBLES]) {
+    for (j, word) in to.as_chunks_mut::<WORD>().0.iter_mut().enumerate() {
+        let at = (j * GROUP + r) * WORD;
+        word.copy_from_slice(&from[at..at + WORD]);
+    }
 }
 
 fn fits(rows: usize, columns: usize, nibbles: usize, scales: usize, packed: usize) -> bool {
@@ -54,26 +109,4 @@ fn fits(rows: usize, columns: usize, nibbles: usize, scales: usize, packed: usiz
     packed_bytes(rows, columns) == Some(packed)
         && blocks == Some(scales)
         && blocks.and_then(|b| b.checked_mul(ROW_BLOCK)) == Some(nibbles)
-}
-
-/// Calls with (byte of the word in the rows, byte of its scale, byte of the word in the packets, byte of its scale), in the order of the packets.
-fn for_each_word(rows: usize, columns: usize, mut f: impl FnMut(usize, usize, usize, usize)) {
-    let blocks = columns / BLOCK;
-    for first in (0..rows).step_by(GROUP) {
-        let start = first / GROUP * group_bytes(columns);
-        for block in 0..blocks {
-            for word in 0..ROW_BLOCK / WORD {
-                for r in 0..GROUP.min(rows - first) {
-                    let in_rows = (first + r) * blocks + block;
-                    let (nibbles, scale) = place(columns, r, block, word);
-                    f(
-                        in_rows * ROW_BLOCK + word * WORD,
-                        in_rows,
-                        start + nibbles,
-                        start + scale,
-                    );
-                }
-            }
-        }
-    }
 }

@@ -39,7 +39,7 @@ pub enum Command {
     Models(ModelsOptions),
     /// Make a .fst model file from a Hugging Face checkpoint folder
     Convert(ConvertOptions),
-    /// Make version 3 of a model file of the original FaStar, in place when --out is not given
+    /// Make version 3 with its experts in packets of an older model file, in place when --out is not given
     Upgrade(UpgradeOptions),
     /// Say what is in a .fst model file
     Inspect(InspectOptions),
@@ -195,7 +195,7 @@ pub struct ConvertOptions {
 
 #[derive(Args, Debug)]
 pub struct UpgradeOptions {
-    /// Main model file (.fst) with its .hc, .norm and .tid2eid beside it
+    /// Model file (.fst); of the original FaStar with its .hc, .norm and .tid2eid beside it
     pub file: PathBuf,
     /// New model file to make; the old files stay
     #[arg(long, value_name = "FILE")]

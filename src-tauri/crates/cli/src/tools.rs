@@ -156,7 +156,7 @@ fn stopped<T>(result: fastar_fst::Result<T>, kept: &str) -> Result<T, Failure> {
     }
 }
 
-/// Makes version 3 of a model of version 2. Ctrl+C stops it; in place the same command goes on.
+/// Makes a container as this version writes them of an older one. Ctrl+C stops it; in place the same command goes on.
 pub fn upgrade(options: &UpgradeOptions) -> Result<(), Failure> {
     interrupt::take_over()?;
     let mut progress = Progress::new();

@@ -136,7 +136,7 @@ fn inspect_speaks_to_people_and_to_programs() {
     let model = converted("demo", folder.path());
     let people = run(&["inspect", text(&model)]);
     assert_eq!((people.code, people.err.as_str()), (Some(0), ""));
-    assert!(people.out.contains("DeepseekV4ForCausalLM") && people.out.contains("row-major"));
+    assert!(people.out.contains("DeepseekV4ForCausalLM") && people.out.contains("fp4-packets"));
     let programs = run(&["inspect", text(&model), "--json"]);
     let json: serde_json::Value = serde_json::from_str(&programs.out).unwrap();
     assert_eq!(json["version"], 3);

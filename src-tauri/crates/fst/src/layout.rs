@@ -17,6 +17,8 @@ pub(crate) const FP4_PACKETS: &str = "fp4-packets";
 pub(crate) const FP4_BLOCKS: &str = "fp4-blocks";
 /// Elements along a row one scale of Q8_0 stands for.
 const Q8_0_BLOCK: usize = 32;
+/// Most bytes of a record of packets.
+const MOST_PACKED_BYTES: usize = 256 << 20;
 /// Bytes of an FP4 block with its scale in front.
 pub(crate) const FP4_BLOCK_BYTES: usize = 1 + FP4_BLOCK / 2;
 
@@ -257,11 +259,36 @@ impl ExpertLayout {
         })
     }
 
-    /// The `fp4-packets` layout of experts of `hidden` x `intermediate`; none when one of them is not a multiple of 32 or sizes overflow. Rows
-    /// are whole groups then, as both sizes are columns of some matrix: no record has room that is not used.
+    /// The `fp4-packets` layout of experts of `hidden` x `intermediate`; none when one of them is not a multiple of 32, or a record would have
+    /// more than 256 MiB (those of V4 Pro have 35 MB): who packs a matrix has it in memory. Rows are whole groups, as both sizes are columns
+    /// of some matrix: no record has room that is not used.
     pub fn fp4_packets(hidden: usize, intermediate: usize) -> Option<Self> {
         let bytes = mxfp4::packed_bytes;
         Self::with_scales_inside(FP4_PACKETS, Dtype::Fp4Packets, hidden, intermediate, bytes)
+            .filter(|layout| layout.bytes <= MOST_PACKED_BYTES)
+    }
+
+    /// The `row-major` layout of the experts of a layout of packets.
+    pub(crate) fn in_rows(&self) -> Option<Self> {
+        (self.id == FP4_PACKETS).then(|| Self::fp4_rows(self.gate.columns, self.gate.rows))?
+    }
+
+    /// The `row-major` layout of FP4 experts; none where there is none.
+    pub(crate) fn fp4_rows(hidden: usize, intermediate: usize) -> Option<Self> {
+        let fp4 = Storage {
+            dtype: Dtype::Fp4Packed,
+            scale: Some(Dtype::F8E8m0),
+        };
+        Self::row_major(hidden, intermediate, fp4, fp4, fp4)
+    }
+
+    /// The same experts in packets, if these are FP4 in another layout and packets can hold them.
+    pub(crate) fn in_packets(&self) -> Option<Self> {
+        let (hidden, intermediate) = (self.gate.columns, self.gate.rows);
+        let is_fp4 = |layout: Option<Self>| layout.is_some_and(|layout| layout == *self);
+        (is_fp4(Self::fp4_rows(hidden, intermediate))
+            || is_fp4(Self::fp4_blocks(hidden, intermediate)))
+        .then(|| Self::fp4_packets(hidden, intermediate))?
     }
 
     /// The `fp4-blocks` layout; none when a row is not made of whole blocks or sizes overflow.
@@ -340,6 +367,13 @@ impl ExpertLayout {
             .collect()
     }
 
+    /// The matrices that are stored in packets, in record order: all three or none.
+    pub(crate) fn packed_matrices(&self) -> impl Iterator<Item = &ExpertMatrix> {
+        [&self.gate, &self.up, &self.down]
+            .into_iter()
+            .filter(|matrix| matrix.dtype == Dtype::Fp4Packets)
+    }
+
     /// Name of each matrix in a checkpoint, in record order.
     pub(crate) fn parts(&self) -> [(&'static str, &ExpertMatrix); 3] {
         [("w1", &self.gate), ("w3", &self.up), ("w2", &self.down)]
@@ -397,6 +431,26 @@ mod tests {
         assert_eq!(ExpertLayout::fp4_packets(64, 40), None);
         assert_eq!(ExpertLayout::fp4_packets(40, 64), None);
         assert_eq!(ExpertLayout::fp4_packets(1 << 40, 1 << 40), None);
+        // 3 x 2^24 x 32 weights of 17 / 32 bytes are 816 MiB.
+        assert_eq!(ExpertLayout::fp4_packets(1 << 24, 32), None);
+    }
+
+    #[test]
+    fn experts_of_fp4_in_any_layout_have_one_of_packets() {
+        let packets = ExpertLayout::fp4_packets(64, 32);
+        let rows = ExpertLayout::fp4_rows(64, 32).unwrap();
+        assert_eq!(rows.in_packets(), packets);
+        let blocks = ExpertLayout::fp4_blocks(64, 32).unwrap();
+        assert_eq!(blocks.in_packets(), packets);
+        assert_eq!(packets.unwrap().in_packets(), None);
+        let bf16 = Storage {
+            dtype: Dtype::Bf16,
+            scale: None,
+        };
+        for (gate, down) in [(bf16, FP4), (FP4, bf16)] {
+            let mixed = ExpertLayout::row_major(64, 32, gate, FP4, down).unwrap();
+            assert_eq!(mixed.in_packets(), None);
+        }
     }
 
     #[test]

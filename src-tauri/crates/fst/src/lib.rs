@@ -22,9 +22,9 @@
 //! | as the directory says | | dense tensors, each at a multiple of 64 |
 //! | `records_offset` | layers x experts x `record_stride` | expert records, layer by layer |
 //!
-//! [`convert`] writes in this order, without more between two parts than alignment needs. A file that was upgraded in place from version 2
-//! keeps its tensors and records where they were and has the index at its end: its metadata says `upgraded`, and only then may 4096 bytes
-//! or more between two parts belong to nothing (the directory of version 2 and tensors that a sidecar replaced). Parts never overlap, and the
+//! [`convert`] writes in this order, without more between two parts than alignment needs. A file that was upgraded in place keeps
+//! its tensors and records where they were and has the index at its end: its metadata says `upgraded`, and only then may 4096 bytes or more
+//! between two parts belong to nothing (the index before, and tensors that a sidecar of version 2 replaced). Parts never overlap, and the
 //! last one ends with the file.
 //!
 //! ## Header
@@ -95,6 +95,7 @@ mod error;
 mod format;
 mod inspect;
 mod layout;
+mod packing;
 mod read;
 mod repair;
 mod upgrade;

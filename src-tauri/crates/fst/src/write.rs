@@ -85,6 +85,11 @@ impl Plan {
         &self.map
     }
 
+    /// What the container says about itself.
+    pub fn metadata(&self) -> &Metadata {
+        &self.contents.metadata
+    }
+
     /// Dense tensors with their places.
     pub fn tensors(&self) -> &[Entry] {
         &self.contents.tensors

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Folder, Stored, Tensors, given, read_safetensors};
+use common::{Folder, Stored, Tensors, given, packed_record, read_safetensors};
 use fastar_fst::{Container, Dtype, ExpertMatrix, convert};
 use std::fs;
 use std::path::Path;
@@ -44,6 +44,18 @@ fn assert_equal(container: &Container, tensors: &Tensors) -> usize {
         for expert in 0..experts {
             let record = container.expert(layer, expert).unwrap();
             assert_eq!(record.len(), layout.bytes);
+            if layout.id == "fp4-packets" {
+                for matrix in [&layout.gate, &layout.up, &layout.down] {
+                    assert_eq!((matrix.dtype, &matrix.scale), (Dtype::Fp4Packets, &None));
+                }
+                let expected = packed_record(tensors, layer, expert);
+                assert!(
+                    record == expected,
+                    "expert {expert} of layer {layer} differs"
+                );
+                seen += 6;
+                continue;
+            }
             // Gate, up, down; data then scales; no gaps: the record is the plain concatenation.
             let mut plain = Vec::new();
             for (part, matrix) in [
@@ -91,6 +103,11 @@ fn every_fixture_and_the_demo_arrive_byte_for_byte() {
     for name in ["a_mixed_bf16", "b_flash_ratios_bf16", "c_fp8_fp4", "demo"] {
         let tensors = read_safetensors(&given(name).join("model.safetensors"));
         let (container, _folder, _) = converted(name);
+        let expected = match name {
+            "c_fp8_fp4" | "demo" => "fp4-packets",
+            _ => "row-major",
+        };
+        assert_eq!(container.expert_layout().id, expected, "{name}");
         assert_eq!(assert_equal(&container, &tensors), tensors.len(), "{name}");
         let config = fs::read(given(name).join("config.json")).unwrap();
         assert_eq!(container.config_text(), config);
@@ -239,7 +256,7 @@ fn inspect_says_what_is_inside() {
         (Some(256), Some(2048), Some(4096))
     );
     assert!(about.tokenizer);
-    assert_eq!(about.expert_layout, "row-major");
+    assert_eq!(about.expert_layout, "fp4-packets");
     // By hand: (96 x 256 / 2 + 96 x 256 / 32) x 2 + (256 x 96 / 2 + 256 x 96 / 32).
     assert_eq!(about.record_bytes, 39_168);
     // Independent count over the checkpoint: scales and tables are not parameters.
@@ -264,7 +281,8 @@ fn inspect_says_what_is_inside() {
         "DeepseekV4ForCausalLM",
         "16 in each layer, 2 used per token",
         "4,096 positions",
-        "row-major",
+        "fp4-packets",
+        "MXFP4",
         "demo",
     ] {
         assert!(text.contains(part), "{part} is not in:\n{text}");

@@ -157,6 +157,48 @@ fn a_stopped_conversion_goes_on_at_the_tensor_where_it_was() {
 }
 
 #[test]
+fn a_kill_at_any_moment_and_halves_in_any_order_make_the_same_packets() {
+    // Weights and scales of a matrix are in different shards: the second one completes what the first has left.
+    let folder = Folder::like("c_fp8_fp4");
+    let names = folder.write_sharded();
+    let expected = undisturbed(&folder);
+    let is_straddled = |part: &str| {
+        let shard = |what: &str| {
+            let name = format!("layers.0.ffn.experts.0.{part}.{what}");
+            folder.tensors.keys().position(|n| *n == name).unwrap() % 3
+        };
+        shard("weight") != shard("scale")
+    };
+    assert!(["w1", "w2", "w3"].into_iter().all(is_straddled));
+    let order = [&names[1], &names[2], &names[0]];
+    // What is on the disk when the program is killed: before each step, in each shard. A note of the work within a shard is not made here.
+    let mut moments = Vec::new();
+    let mut conversion = open(&folder);
+    for name in order {
+        conversion
+            .add(name, &folder.path.join(name), &GO_ON, &mut |_, _| {
+                let seen = [partial(&folder), journal(&folder)].map(|path| fs::read(path).unwrap());
+                moments.push(seen);
+            })
+            .unwrap();
+    }
+    drop(conversion);
+    assert!(moments.len() > 100, "{}", moments.len());
+    for (number, [file, noted]) in moments.iter().enumerate().step_by(7) {
+        fs::write(partial(&folder), file).unwrap();
+        fs::write(journal(&folder), noted).unwrap();
+        let mut conversion = open(&folder);
+        assert!(matches!(conversion.start(), Start::Resumed { .. }));
+        for name in order {
+            add(&mut conversion, &folder, name);
+        }
+        finish(conversion).unwrap();
+        assert!(fs::read(folder.out()).unwrap() == expected, "{number}");
+        fs::remove_file(folder.out()).unwrap();
+    }
+}
+
+#[test]
 fn a_stop_while_reading_back_loses_nothing() {
     let folder = Folder::written();
     let mut conversion = open(&folder);

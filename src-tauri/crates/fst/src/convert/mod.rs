@@ -3,8 +3,8 @@
 //! Everything that can be wrong with the checkpoint is looked for before the first byte is written: that all shards are there and whole,
 //! that every tensor `config.json` asks for exists once with the right shape and type and nothing else does, that the tokenizer
 //! belongs to the model, that the disk has room. The headers of the shards are enough for that, so a [`Conversion`] can be planned before
-//! the shards are downloaded, and each can be deleted once it is [added](Conversion::add). Weights are copied in pieces of a megabyte;
-//! what is in memory does not grow with them.
+//! the shards are downloaded, and each can be deleted once it is [added](Conversion::add). Weights are copied in pieces of a megabyte,
+//! matrices of FP4 experts packed one at a time; what is in memory does not grow with the model.
 //!
 //! Not here: downloading, other architectures, changing the precision of anything.
 

@@ -316,6 +316,14 @@ impl ShardFile {
         Ok(())
     }
 
+    /// Reads a whole tensor; `into` has its length.
+    pub fn read(&mut self, tensor: &StoredTensor, into: &mut [u8]) -> Result<()> {
+        self.file
+            .seek(SeekFrom::Start(tensor.offset))
+            .and_then(|_| self.file.read_exact(into))
+            .map_err(|e| Error::io("read", &self.path, e))
+    }
+
     pub fn file(&self) -> &File {
         &self.file
     }

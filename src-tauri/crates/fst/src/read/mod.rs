@@ -205,6 +205,19 @@ impl Container {
         (self.records, self.stride as u64)
     }
 
+    /// Where the checksums of the records are; version 2 has none.
+    pub(crate) fn checksums_place(&self) -> Option<u64> {
+        self.checksums.as_ref().map(|range| range.start)
+    }
+
+    /// Where tokenizer.json is in this file, if it is in it.
+    pub(crate) fn tokenizer_place(&self) -> Option<Range<u64>> {
+        match &self.tokenizer {
+            Text::Here(range) if !range.is_empty() => Some(range.clone()),
+            _ => None,
+        }
+    }
+
     /// All dense tensors with the suffix of the sidecar they are in; none for this file.
     pub(crate) fn places(&self) -> impl Iterator<Item = (Option<&'static str>, &Entry)> {
         self.entries.iter().enumerate().map(|(index, entry)| {

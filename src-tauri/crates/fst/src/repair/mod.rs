@@ -14,6 +14,8 @@ use tempfile::SpooledTempFile;
 use twox_hash::xxhash3_64::Hasher;
 
 use crate::error::{Error, Result, shown};
+use crate::layout::ExpertMatrix;
+use crate::packing::Packing;
 use crate::read::Container;
 use crate::verify::{CheckedPart, Damage, Part};
 
@@ -36,7 +38,7 @@ pub fn repair(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
     let jobs = jobs(path, damaged)?;
-    let total = jobs.iter().map(|(part, _)| part.bytes).sum();
+    let total = jobs.iter().map(|job| job.part.bytes).sum();
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -44,8 +46,10 @@ pub fn repair(
         .map_err(|e| Error::io("open", path, e))?;
     let mut done = 0;
     progress(0, total);
-    for (part, tensors) in jobs {
-        let mut fetched = fetch(path, &part, &tensors, source, cancel)?;
+    let mut packing = Packing::default();
+    for job in jobs {
+        let mut fetched = fetch(path, &job, source, &mut packing, cancel)?;
+        let part = job.part;
         put(&mut file, &part, &mut fetched).map_err(|e| Error::io("write", path, e))?;
         file.sync_all().map_err(|e| Error::io("write", path, e))?;
         done += part.bytes;
@@ -55,8 +59,17 @@ pub fn repair(
     Ok(())
 }
 
-/// What to write and which tensors it is made of. The container is closed again: it is about to be written to.
-fn jobs(path: &Path, damaged: &[Damage]) -> Result<Vec<(CheckedPart, Vec<String>)>> {
+/// What to write, and what it is made of.
+struct Job {
+    part: CheckedPart,
+    /// Tensors of the checkpoint, in order.
+    tensors: Vec<String>,
+    /// The matrices of which each two of them make one in packets; none where tensors are stored as they are.
+    packed: Vec<ExpertMatrix>,
+}
+
+/// The container is closed again: it is about to be written to.
+fn jobs(path: &Path, damaged: &[Damage]) -> Result<Vec<Job>> {
     let container = Container::open_with_any_tokenizer(path)?;
     let mut parts: Vec<CheckedPart> = container
         .checked_parts()
@@ -72,17 +85,23 @@ fn jobs(path: &Path, damaged: &[Damage]) -> Result<Vec<(CheckedPart, Vec<String>
         });
     }
     parts.sort_by_key(|part| part.offset);
+    let layout = container.expert_layout();
     Ok(parts
         .into_iter()
         .map(|part| {
-            let tensors = match &part.part {
-                Part::Tokenizer => Vec::new(),
-                Part::Tensor(name) => vec![name.clone()],
-                Part::Expert { layer, expert } => {
-                    container.expert_layout().tensor_names(*layer, *expert)
-                }
+            let (tensors, packed) = match &part.part {
+                Part::Tokenizer => (Vec::new(), Vec::new()),
+                Part::Tensor(name) => (vec![name.clone()], Vec::new()),
+                Part::Expert { layer, expert } => (
+                    layout.tensor_names(*layer, *expert),
+                    layout.packed_matrices().cloned().collect(),
+                ),
             };
-            (part, tensors)
+            Job {
+                part,
+                tensors,
+                packed,
+            }
         })
         .collect())
 }
@@ -90,11 +109,16 @@ fn jobs(path: &Path, damaged: &[Damage]) -> Result<Vec<(CheckedPart, Vec<String>
 /// Gets the part's bytes and compares them with the index.
 fn fetch(
     path: &Path,
-    part: &CheckedPart,
-    tensors: &[String],
+    job: &Job,
     source: &mut dyn TensorSource,
+    packing: &mut Packing,
     cancel: &AtomicBool,
 ) -> Result<SpooledTempFile> {
+    let Job {
+        part,
+        tensors,
+        packed,
+    } = job;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -108,10 +132,12 @@ fn fetch(
         what: part.part.to_string(),
         place: place.clone(),
     };
+    let go_on = || match cancel.load(Ordering::Relaxed) {
+        true => Err(Error::Cancelled),
+        false => Ok(()),
+    };
     let mut take = |piece: &[u8]| {
-        if cancel.load(Ordering::Relaxed) {
-            return Err(Error::Cancelled);
-        }
+        go_on()?;
         length += piece.len() as u64;
         if length > part.bytes {
             return Err(other());
@@ -120,18 +146,42 @@ fn fetch(
         kept.write_all(piece)
             .map_err(|e| Error::io("keep a part of", path, e))
     };
+    let mut read = |tensor: &String, sink: &mut dyn FnMut(&[u8]) -> Result<()>| {
+        // A source that was interrupted by the same wish tells of it in its own words.
+        source
+            .read(tensor, sink)
+            .map_err(|error| go_on().err().unwrap_or(error))
+    };
+    if packed.is_empty() {
+        for tensor in tensors {
+            read(tensor, &mut take)?;
+        }
+    }
+    for (matrix, tensors) in packed.iter().zip(tensors.as_chunks::<2>().0) {
+        packing.shape(matrix);
+        for (tensor, into) in tensors
+            .iter()
+            .zip([&mut packing.weight, &mut packing.scale])
+        {
+            let mut rest = into.as_mut_slice();
+            read(tensor, &mut |piece| {
+                go_on()?;
+                let (to, after) = std::mem::take(&mut rest)
+                    .split_at_mut_checked(piece.len())
+                    .ok_or_else(other)?;
+                to.copy_from_slice(piece);
+                rest = after;
+                Ok(())
+            })?;
+            if !rest.is_empty() {
+                return Err(other());
+            }
+        }
+        packing.pack();
+        take(&packing.packets)?;
+    }
     if part.part == Part::Tokenizer {
         take(&source.tokenizer()?.unwrap_or_default())?;
-    }
-    for tensor in tensors {
-        source.read(tensor, &mut take).map_err(|error| {
-            // A source that was interrupted by the same wish tells of it in its own words.
-            if cancel.load(Ordering::Relaxed) {
-                Error::Cancelled
-            } else {
-                error
-            }
-        })?;
     }
     if length != part.bytes || hasher.finish() != part.checksum {
         return Err(other());

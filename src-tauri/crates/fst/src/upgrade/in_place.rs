@@ -11,6 +11,9 @@
 //!    cleared: from here on it is a model.
 //! 7. Sidecars and journal are removed.
 //!
+//! A file of version 3 has no sidecars; its old index stays where it was and belongs to nothing afterwards. Its checksums are compared
+//! before a record is replaced and before the new index is written.
+//!
 //! Every step is on the disk before the next begins, and may be done twice.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -22,12 +25,14 @@ use twox_hash::xxhash3_64::Hasher;
 
 use super::disk::Disk;
 use super::journal::{Journal, Move, Plan, Planned};
-use super::{UNFINISHED, is_unfinished, metadata, relay, row_major};
-use crate::error::{Error, Result, shown_path};
+use super::relay::Relay;
+use super::{UNFINISHED, is_unfinished, metadata, of_version_2, target};
+use crate::error::{Error, Result, shown, shown_path};
 use crate::format::{
     Entry, HEADER_BYTES, Header, MAGIC, TENSOR_ALIGNMENT, VERSION, align, encode_directory,
     index_checksum,
 };
+use crate::layout::ExpertLayout;
 use crate::read::Container;
 
 /// The highest byte of the version: one byte is written or it is not.
@@ -62,14 +67,19 @@ pub(super) fn upgrade(
                 shown_path(&super::journal::path_of(path))
             ))
         })?
-    } else if version == Some(VERSION) {
-        Container::open(path)?;
-        let Some(journal) = Journal::open(path)? else {
+    } else {
+        let from = Container::open(path)?;
+        if version == Some(VERSION)
+            && let Some(journal) = Journal::open(path)?
+            && journal.plan.layout().as_ref() == Some(from.expert_layout())
+        {
+            return clean(path, &journal, disk).map(|()| true);
+        }
+        let Some(layout) = target(&from)? else {
             return Ok(false);
         };
-        return clean(path, &journal, disk).map(|()| true);
-    } else {
-        let plan = plan(path)?;
+        let plan = plan(path, &from, layout, progress)?;
+        drop(from);
         let lock = writable(path)?;
         room(path, &plan)?;
         let journal = Journal::create(path, plan, disk)?;
@@ -114,8 +124,12 @@ fn sidecar(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Checks the set and plans where everything goes.
-fn plan(path: &Path) -> Result<Plan> {
-    let from = Container::open(path)?;
+fn plan(
+    path: &Path,
+    from: &Container,
+    layout: ExpertLayout,
+    progress: &mut Progress<'_>,
+) -> Result<Plan> {
     let name = shown_path(path);
     let blocks = from.expert_layout().clone();
     let (layers, experts) = from.expert_counts();
@@ -126,12 +140,15 @@ fn plan(path: &Path) -> Result<Plan> {
             blocks.bytes
         )));
     }
-    for layer in 0..layers {
-        for expert in 0..experts {
-            from.expert(layer, expert)?;
-        }
-    }
     let main_bytes = from.bytes().len() as u64;
+    for (name, _) in from.tensors() {
+        progress(0, main_bytes)?;
+        from.verify_tensor(name)?;
+    }
+    for (layer, expert) in (0..layers).flat_map(|l| (0..experts).map(move |e| (l, e))) {
+        progress(0, main_bytes)?;
+        from.expert(layer, expert)?;
+    }
     let mut plan = Plan {
         main_bytes,
         layers,
@@ -144,6 +161,9 @@ fn plan(path: &Path) -> Result<Plan> {
         moves: Vec::new(),
         sidecars: Default::default(),
         tokenizer: from.tokenizer().map(Hasher::oneshot),
+        tokenizer_at: from.tokenizer_place(),
+        metadata: Some(metadata(from, path, layout, true)),
+        checksums: from.checksums_place(),
         blocks,
     };
     let too_large = || problem(format!("{name} is too large."));
@@ -171,6 +191,7 @@ fn plan(path: &Path) -> Result<Plan> {
             shape: entry.shape.clone(),
             offset,
             bytes: entry.bytes,
+            checksum: plan.checksums.map(|_| entry.checksum),
         });
     }
     // From the ends, so that a sidecar can be cut behind what is left.
@@ -197,7 +218,10 @@ fn plan(path: &Path) -> Result<Plan> {
 
 /// Room for the journal, and later, without the journal's record, for the index.
 fn room(path: &Path, plan: &Plan) -> Result<()> {
-    let tokenizer = fs::metadata(tokenizer_path(path)).map_or(0, |about| about.len());
+    let tokenizer = match &plan.tokenizer_at {
+        Some(range) => range.end - range.start,
+        None => fs::metadata(tokenizer_path(path)).map_or(0, |about| about.len()),
+    };
     let index = tokenizer + plan.config.len() as u64 + 8 * (plan.layers * plan.experts) as u64;
     let json = 200 * plan.tensors.len() as u64;
     let needed = (plan.blocks.bytes as u64).max(index) + 4 * json + index + (1 << 16);
@@ -260,6 +284,8 @@ fn records(
         disk.write(path, place(journal.state.begun - 1), &record)?;
         disk.sync(path)?;
     }
+    let layout = new_layout(path, &journal.plan)?;
+    let mut relay = Relay::new(&journal.plan.blocks, &layout);
     let mut block = vec![0; journal.plan.blocks.bytes];
     let mut record = vec![0; journal.plan.blocks.bytes];
     let count = (journal.plan.layers * journal.plan.experts) as u64;
@@ -267,12 +293,46 @@ fn records(
         let at = place(journal.state.begun);
         progress(at)?;
         read(path, main, at, &mut block)?;
-        relay(&block, &journal.plan.blocks, &mut record);
+        if let Some(table) = journal.plan.checksums {
+            let mut expected = [0; 8];
+            read(path, main, table + 8 * journal.state.begun, &mut expected)?;
+            let sum = Hasher::oneshot(&block);
+            same(path, sum, u64::from_le_bytes(expected), || {
+                let experts = journal.plan.experts as u64;
+                let (layer, expert) =
+                    (journal.state.begun / experts, journal.state.begun % experts);
+                format!("expert {expert} of layer {layer}")
+            })?;
+        }
+        relay.record(&block, &mut record);
         journal.begin(&record, disk)?;
         disk.write(path, at, &record)?;
         disk.sync(path)?;
     }
     Ok(())
+}
+
+/// Layout of the records after.
+fn new_layout(path: &Path, plan: &Plan) -> Result<ExpertLayout> {
+    plan.layout()
+        .filter(|layout| layout.is_consistent() && layout.bytes == plan.blocks.bytes)
+        .ok_or_else(|| {
+            problem(format!(
+                "The experts of {} are too large.",
+                shown_path(path)
+            ))
+        })
+}
+
+/// Compares with a checksum of a file that has them.
+fn same(path: &Path, sum: u64, expected: u64, what: impl FnOnce() -> String) -> Result<()> {
+    if sum == expected {
+        return Ok(());
+    }
+    Err(Error::Checksum {
+        name: shown_path(path),
+        what: what(),
+    })
 }
 
 fn read(path: &Path, file: &mut File, at: u64, bytes: &mut [u8]) -> Result<()> {
@@ -308,19 +368,7 @@ fn move_piece(path: &Path, step: &Move, disk: &mut dyn Disk) -> Result<()> {
 /// Index, then header.
 fn finish(path: &Path, main: &mut File, journal: &Journal, disk: &mut dyn Disk) -> Result<()> {
     let plan = &journal.plan;
-    let tokenizer = match plan.tokenizer {
-        None => Vec::new(),
-        Some(checksum) => fs::read(tokenizer_path(path))
-            .ok()
-            .filter(|text| Hasher::oneshot(text) == checksum)
-            .ok_or_else(|| {
-                problem(format!(
-                    "{} was changed or removed while the model was being upgraded; put it back and run `fastar upgrade {}` again.",
-                    shown_path(&tokenizer_path(path)),
-                    shown_path(path)
-                ))
-            })?,
-    };
+    let tokenizer = tokenizer(path, main, plan)?;
     let mut entries = Vec::with_capacity(plan.tensors.len());
     let mut buffer = vec![0; 1 << 20];
     for tensor in &plan.tensors {
@@ -332,18 +380,26 @@ fn finish(path: &Path, main: &mut File, journal: &Journal, disk: &mut dyn Disk) 
             hasher.write(&buffer[..piece]);
             done += piece as u64;
         }
+        let sum = hasher.finish();
+        same(path, sum, tensor.checksum.unwrap_or(sum), || {
+            format!("tensor {}", shown(&tensor.name))
+        })?;
         entries.push(Entry {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
             shape: tensor.shape.clone(),
             offset: tensor.offset,
             bytes: tensor.bytes,
-            checksum: hasher.finish(),
+            checksum: sum,
         });
     }
-    let layout = row_major(&plan.blocks)?;
     let too_large = || problem(format!("{} is too large.", shown_path(path)));
-    let text = serde_json::to_vec(&metadata(path, layout, true)).map_err(|_| too_large())?;
+    let about = match &plan.metadata {
+        Some(metadata) => metadata.clone(),
+        // Of a version before there were packets, which planned only for files of version 2.
+        None => of_version_2(path, new_layout(path, plan)?, true),
+    };
+    let text = serde_json::to_vec(&about).map_err(|_| too_large())?;
     let directory = encode_directory(&entries);
     let end = entries
         .iter()
@@ -389,6 +445,32 @@ fn finish(path: &Path, main: &mut File, journal: &Journal, disk: &mut dyn Disk) 
     disk.sync(path)?;
     disk.write(path, MARK_AT, &[0])?;
     disk.sync(path)
+}
+
+/// tokenizer.json, from its own file or out of the old index.
+fn tokenizer(path: &Path, main: &mut File, plan: &Plan) -> Result<Vec<u8>> {
+    let Some(checksum) = plan.tokenizer else {
+        return Ok(Vec::new());
+    };
+    if let Some(range) = &plan.tokenizer_at {
+        let length = range.end.saturating_sub(range.start);
+        let mut text = vec![0; length.min(plan.main_bytes) as usize];
+        read(path, main, range.start, &mut text)?;
+        same(path, Hasher::oneshot(&text), checksum, || {
+            "its tokenizer".to_owned()
+        })?;
+        return Ok(text);
+    }
+    fs::read(tokenizer_path(path))
+        .ok()
+        .filter(|text| Hasher::oneshot(text) == checksum)
+        .ok_or_else(|| {
+            problem(format!(
+                "{} was changed or removed while the model was being upgraded; put it back and run `fastar upgrade {}` again.",
+                shown_path(&tokenizer_path(path)),
+                shown_path(path)
+            ))
+        })
 }
 
 /// Removes what the whole file does not need any more; the journal, which says what that is, last.

@@ -2,7 +2,7 @@
 //!
 //! | offset | length | what |
 //! |---|---|---|
-//! | 0 | 8 | `FSTUPGR` and a zero |
+//! | 0 | 8 | `FSTUPGR` and a one; a zero from versions before there were packets, which upgraded to rows |
 //! | 8 | u64 | bytes of the plan |
 //! | 16 | u64 | XXH3-64 of the plan |
 //! | 24 | | the plan, JSON |
@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -22,9 +23,12 @@ use twox_hash::xxhash3_64::Hasher;
 
 use super::disk::Disk;
 use crate::error::{Error, Result, shown_path};
+use crate::format::Metadata;
 use crate::layout::{Dtype, ExpertLayout};
 
-const MAGIC: &[u8; 8] = b"FSTUPGR\0";
+const MAGIC: &[u8; 8] = b"FSTUPGR\x01";
+/// Of a plan without a layout.
+const OLDER_MAGIC: &[u8; 8] = b"FSTUPGR\0";
 const PAGE: u64 = 4096;
 const STATE_BYTES: usize = 40;
 /// A plan is a config and a list of tensors.
@@ -39,8 +43,14 @@ pub(super) struct Plan {
     pub experts: usize,
     pub bank: u64,
     pub stride: u64,
-    /// Layout of the blocks.
+    /// Layout of the records before.
     pub blocks: ExpertLayout,
+    /// What the file is to say about itself, the layout of its records among it. None in plans of versions before there were packets.
+    #[serde(default)]
+    pub metadata: Option<Metadata>,
+    /// Where the checksums of the records before are, in files that have them.
+    #[serde(default)]
+    pub checksums: Option<u64>,
     /// The main file's first 128 bytes before.
     pub header: Vec<u8>,
     pub config: String,
@@ -50,6 +60,19 @@ pub(super) struct Plan {
     pub sidecars: BTreeMap<String, u64>,
     /// XXH3-64 of tokenizer.json.
     pub tokenizer: Option<u64>,
+    /// Where it is in the main file; none for a file of its own.
+    #[serde(default)]
+    pub tokenizer_at: Option<Range<u64>>,
+}
+
+impl Plan {
+    /// Layout of the records after.
+    pub fn layout(&self) -> Option<ExpertLayout> {
+        match &self.metadata {
+            Some(metadata) => Some(metadata.layout.clone()),
+            None => ExpertLayout::fp4_rows(self.blocks.gate.columns, self.blocks.gate.rows),
+        }
+    }
 }
 
 /// A tensor where it will be.
@@ -60,6 +83,9 @@ pub(super) struct Planned {
     pub shape: Vec<usize>,
     pub offset: u64,
     pub bytes: u64,
+    /// XXH3-64 of its bytes, in files that have checksums.
+    #[serde(default)]
+    pub checksum: Option<u64>,
 }
 
 /// A piece of a sidecar that goes to the end of the main file; then the sidecar is cut to `from`.
@@ -186,7 +212,8 @@ impl Journal {
             Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
         };
         let length = field(8).ok_or_else(damaged)?;
-        if !bytes.starts_with(MAGIC) || length > MOST_PLAN_BYTES {
+        if !(bytes.starts_with(MAGIC) || bytes.starts_with(OLDER_MAGIC)) || length > MOST_PLAN_BYTES
+        {
             return Err(damaged());
         }
         let json = bytes.get(24..24 + length as usize).ok_or_else(damaged)?;

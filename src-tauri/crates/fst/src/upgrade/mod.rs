@@ -1,4 +1,5 @@
-//! Makes version 3 of a model of version 2: into a new file, or in place where there is no room for a second one.
+//! Makes a container as this version writes them of an older one: of a model of version 2, or of a file of version 3 whose FP4 experts are in
+//! rows. Into a new file, or in place where there is no room for a second one.
 //!
 //! In place nothing is ever needed beyond one expert record and the index (`in_place` says how). What a reader meets meanwhile is a file
 //! whose version says that its upgrade was interrupted; it is never opened as a model. Everything that can be wrong is looked for
@@ -7,6 +8,7 @@
 mod disk;
 mod in_place;
 mod journal;
+mod relay;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +20,11 @@ use twox_hash::xxhash3_64::Hasher;
 use crate::convert::{Output, Partial};
 use crate::error::{Error, Result};
 use crate::format::{Entry, Metadata, Source};
-use crate::layout::{Dtype, ExpertMatrix};
-use crate::layout::{EffortTable, ExpertLayout, FP4_BLOCK_BYTES, Storage};
+use crate::layout::{EffortTable, ExpertLayout};
 use crate::read::Container;
 use crate::write::{Contents, Plan};
+
+use relay::Relay;
 
 /// Bit in the version of a file whose upgrade is not finished.
 const UNFINISHED: u32 = 1 << 31;
@@ -35,7 +38,7 @@ pub(crate) fn is_unfinished(version: u32) -> bool {
         )
 }
 
-/// Upgrades the model `path` of version 2 into `out`, or in place for none. False if it is version 3 already.
+/// Upgrades the model `path` into `out`, or in place for none. False if it is as this version makes them already.
 ///
 /// `progress` gets bytes done and bytes in all. When `cancel` becomes true, the work ends soon: a new file is removed, and an upgrade in place
 /// waits for the next call, as it does after any error or a power cut.
@@ -64,13 +67,12 @@ fn beside(
     progress: &mut dyn FnMut(u64, u64) -> Result<()>,
 ) -> Result<bool> {
     let from = Container::open(path)?;
-    if from.version() != crate::v2::VERSION {
+    let Some(layout) = target(&from)? else {
         return Ok(false);
-    }
+    };
     let mut inputs = vec![path.to_owned()];
     inputs.extend(crate::v2::companions(path));
     let output = Output::prepare(out, &inputs)?;
-    let layout = row_major(from.expert_layout())?;
     let (layers, experts) = from.expert_counts();
     let tensors: Vec<Entry> = from
         .tensors()
@@ -86,7 +88,7 @@ fn beside(
     let plan = Plan::new(Contents {
         config: from.config_text().to_vec(),
         tokenizer: from.tokenizer().map(<[u8]>::to_vec),
-        metadata: metadata(path, layout, false),
+        metadata: metadata(&from, path, layout, false),
         tensors,
         layers,
         experts,
@@ -129,6 +131,7 @@ fn write(
         .map_err(failed)?;
     let mut sums = Vec::with_capacity(plan.tensors().len());
     for entry in plan.tensors() {
+        from.verify_tensor(&entry.name)?;
         let data = from.tensor(&entry.name).map_or(&[][..], |t| t.data);
         let mut at = entry.offset;
         for piece in data.chunks(1 << 20) {
@@ -138,14 +141,15 @@ fn write(
         }
         sums.push(Hasher::oneshot(data));
     }
-    let layout = from.expert_layout();
+    let layout = &plan.metadata().layout;
+    let mut relay = Relay::new(from.expert_layout(), layout);
     let (layers, experts) = from.expert_counts();
     let mut record = vec![0; layout.bytes];
     let mut records = Vec::with_capacity(plan.records());
     for (layer, expert) in (0..layers).flat_map(|l| (0..experts).map(move |e| (l, e))) {
         let at = plan.record(records.len());
         progress(at, total)?;
-        relay(from.expert(layer, expert)?, layout, &mut record);
+        relay.record(from.expert(layer, expert)?, &mut record);
         partial.write(at, &record).map_err(failed)?;
         records.push(Hasher::oneshot(&record));
     }
@@ -159,8 +163,32 @@ fn write(
     output.finish()
 }
 
+/// The layout the experts of a file are to have; none if nothing has to be done.
+fn target(from: &Container) -> Result<Option<ExpertLayout>> {
+    let layout = from.expert_layout().in_packets();
+    if layout.is_none() && from.version() == crate::v2::VERSION {
+        return Err(Error::Original {
+            message: "The experts of this file are too large.".into(),
+        });
+    }
+    Ok(layout)
+}
+
 /// What the new file says about itself.
-fn metadata(path: &Path, layout: ExpertLayout, upgraded: bool) -> Metadata {
+fn metadata(from: &Container, path: &Path, layout: ExpertLayout, in_place: bool) -> Metadata {
+    if from.version() != crate::v2::VERSION {
+        let before = from.metadata();
+        return Metadata {
+            layout,
+            upgraded: in_place,
+            ..before.clone()
+        };
+    }
+    of_version_2(path, layout, in_place)
+}
+
+/// What a file says that was one of version 2, which does not say where it came from.
+fn of_version_2(path: &Path, layout: ExpertLayout, in_place: bool) -> Metadata {
     Metadata {
         creator: crate::convert::CREATOR.to_owned(),
         source: Source {
@@ -171,39 +199,7 @@ fn metadata(path: &Path, layout: ExpertLayout, upgraded: bool) -> Metadata {
         },
         effort: Some(EffortTable::Preview),
         layout,
-        upgraded,
+        upgraded: in_place,
         indexer: false,
-    }
-}
-
-/// The `row-major` layout of the same matrices.
-fn row_major(blocks: &ExpertLayout) -> Result<ExpertLayout> {
-    let fp4 = Storage {
-        dtype: Dtype::Fp4Packed,
-        scale: Some(Dtype::F8E8m0),
-    };
-    ExpertLayout::row_major(blocks.gate.columns, blocks.gate.rows, fp4, fp4, fp4).ok_or_else(|| {
-        Error::Original {
-            message: "The experts of this file are too large.".into(),
-        }
-    })
-}
-
-/// A block of version 2 as a record of version 3: the same bytes, codes first and then their scales. `record` is as long as `block`.
-fn relay(block: &[u8], layout: &ExpertLayout, record: &mut [u8]) {
-    let part = |from: &ExpertMatrix, record: &mut [u8]| {
-        let count = (from.data.end - from.data.start) / FP4_BLOCK_BYTES;
-        let (codes, scales) = record[from.data.clone()].split_at_mut(count * (FP4_BLOCK_BYTES - 1));
-        let blocks = block[from.data.clone()].chunks_exact(FP4_BLOCK_BYTES);
-        for ((block, codes), scale) in blocks
-            .zip(codes.chunks_exact_mut(FP4_BLOCK_BYTES - 1))
-            .zip(scales)
-        {
-            *scale = block[0];
-            codes.copy_from_slice(&block[1..]);
-        }
-    };
-    for from in [&layout.gate, &layout.up, &layout.down] {
-        part(from, record);
     }
 }

@@ -7,11 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use fastar_testkit::{Original, original_checkpoint};
+use fastar_testkit::{Checkpoint, Original, original_checkpoint, packed_record, row_record};
+use twox_hash::xxhash3_64::Hasher;
 
 use super::disk::{Disk, Real};
 use super::in_place;
+use crate::format::{Entry, Metadata};
 use crate::read::Container;
+use crate::write::{Contents, Plan};
 use crate::{Error, Result};
 
 /// What becomes of what was written but not yet on the disk when the power goes.
@@ -151,38 +154,26 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-#[test]
-fn an_end_at_any_step_leaves_what_the_next_run_finishes() {
-    let set = small();
+/// Ends the upgrade of what `save` puts into a folder at every step, in every way, and lets the next runs finish it.
+fn end_at_every_step(
+    save: &(dyn Fn(&Path) -> PathBuf + Sync),
+    expected: &BTreeMap<String, Vec<u8>>,
+    steps_at_least: usize,
+) {
     let folder = tempfile::tempdir().unwrap();
-    let whole = set.save(&folder.path().join("whole"));
-    let old = Container::open(&whole).unwrap().identity();
-    assert!(run(&whole, &mut Real::default()).unwrap());
-    let expected = files(whole.parent().unwrap());
-    assert_eq!(
-        expected.keys().collect::<Vec<_>>(),
-        ["model.fst", "tokenizer.json"]
-    );
-    Container::open(&whole)
-        .unwrap()
-        .verify(&mut |_, _| {})
-        .unwrap();
-    assert!(!run(&whole, &mut Real::default()).unwrap());
-
+    let first = save(&folder.path().join("first"));
+    let old = Container::open(&first).ok().map(|c| c.identity());
     let every_end = |loss: Loss| {
         let mut steps = 0;
         loop {
             let here = folder.path().join(format!("{loss:?}-{steps}"));
-            let path = set.save(&here);
+            let path = save(&here);
             let ended = run(&path, &mut Dying::new(steps, loss)).is_err();
             // A model as it was, a model that is whole, or none.
             match Container::open(&path) {
-                Ok(container) if container.version() == 2 => {
-                    assert_eq!(container.identity(), old, "{loss:?} {steps}");
-                }
-                Ok(_) => assert_eq!(
-                    fs::read(&path).unwrap(),
-                    expected["model.fst"],
+                Ok(container) if Some(container.identity()) == old => {}
+                Ok(_) => assert!(
+                    fs::read(&path).unwrap() == expected["model.fst"],
                     "{loss:?} {steps}"
                 ),
                 Err(error) => {
@@ -196,14 +187,14 @@ fn an_end_at_any_step_leaves_what_the_next_run_finishes() {
             // The second run ends as well, a little later.
             let _ = run(&path, &mut Dying::new(3, loss));
             run(&path, &mut Dying::new(usize::MAX, loss)).unwrap();
-            assert!(files(&here) == expected, "{loss:?} {steps}");
+            assert!(files(&here) == *expected, "{loss:?} {steps}");
             fs::remove_dir_all(&here).unwrap();
             if !ended {
                 break;
             }
             steps += 1;
         }
-        assert!(steps > 60, "{steps}");
+        assert!(steps > steps_at_least, "{steps}");
     };
     std::thread::scope(|scope| {
         for loss in [
@@ -216,6 +207,240 @@ fn an_end_at_any_step_leaves_what_the_next_run_finishes() {
             scope.spawn(move || every_end(loss));
         }
     });
+}
+
+#[test]
+fn an_end_at_any_step_leaves_what_the_next_run_finishes() {
+    let set = small();
+    let folder = tempfile::tempdir().unwrap();
+    let whole = set.save(&folder.path().join("whole"));
+    assert!(run(&whole, &mut Real::default()).unwrap());
+    let expected = files(whole.parent().unwrap());
+    assert_eq!(
+        expected.keys().collect::<Vec<_>>(),
+        ["model.fst", "tokenizer.json"]
+    );
+    Container::open(&whole)
+        .unwrap()
+        .verify(&mut |_, _| {})
+        .unwrap();
+    assert!(!run(&whole, &mut Real::default()).unwrap());
+    end_at_every_step(&|here| set.save(here), &expected, 60);
+}
+
+/// Two layers of two experts: sixteen records take many steps and show nothing that four do not.
+fn few_experts() -> Checkpoint {
+    let mut checkpoint = original_checkpoint(7, 2);
+    checkpoint.config["n_routed_experts"] = 2.into();
+    checkpoint.tensors.retain(|name, _| {
+        let expert = name.split(".ffn.experts.").nth(1);
+        expert.is_none_or(|rest| rest.starts_with("0.") || rest.starts_with("1."))
+    });
+    for (name, (_, shape, data)) in &mut checkpoint.tensors {
+        if name.ends_with("ffn.gate.weight") || name.ends_with("ffn.gate.bias") {
+            data.truncate(data.len() / shape[0] * 2);
+            shape[0] = 2;
+        }
+    }
+    checkpoint
+}
+
+/// A container of version 3 as it was written before there were packets, with a tokenizer in it.
+fn older(checkpoint: &Checkpoint, folder: &Path) -> PathBuf {
+    let model = checkpoint.convert();
+    let from = Container::open(&model.path()).unwrap();
+    let (layers, experts) = from.expert_counts();
+    let layout = from.expert_layout().in_rows().unwrap();
+    let tensors = from.tensors().map(|(name, tensor)| Entry {
+        name: name.to_owned(),
+        dtype: tensor.dtype,
+        shape: tensor.shape.to_vec(),
+        offset: 0,
+        bytes: tensor.data.len() as u64,
+        checksum: 0,
+    });
+    let plan = Plan::new(Contents {
+        config: from.config_text().to_vec(),
+        tokenizer: Some(br#"{"model": {"vocab": {}}}"#.to_vec()),
+        metadata: Metadata {
+            layout,
+            ..from.metadata().clone()
+        },
+        tensors: tensors.collect(),
+        layers,
+        experts,
+    })
+    .unwrap();
+    let mut bytes = vec![0; plan.file_bytes() as usize];
+    let mut put = |at: u64, part: &[u8]| bytes[at as usize..][..part.len()].copy_from_slice(part);
+    put(plan.map().tokenizer.start, plan.tokenizer());
+    let mut sums = Vec::new();
+    for entry in plan.tensors() {
+        let data = from.tensor(&entry.name).unwrap().data;
+        put(entry.offset, data);
+        sums.push(Hasher::oneshot(data));
+    }
+    let mut records = Vec::new();
+    for number in 0..layers * experts {
+        let record = row_record(checkpoint, number / experts, number % experts);
+        put(plan.record(number), &record);
+        records.push(Hasher::oneshot(&record));
+    }
+    let (header, index) = plan.index(&sums, &records);
+    put(0, &header);
+    put(header.len() as u64, &index);
+    fs::create_dir_all(folder).unwrap();
+    let path = folder.join("model.fst");
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn rows_of_version_3_become_packets_in_place_and_beside() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = few_experts();
+    let path = older(&checkpoint, &folder.path().join("old"));
+    let old = Container::open(&path).unwrap();
+    assert_eq!(old.expert_layout().id, "row-major");
+    old.verify(&mut |_, _| {}).unwrap();
+    let go_on = AtomicBool::new(false);
+    let out = folder.path().join("new.fst");
+    assert!(super::upgrade(&path, Some(&out), &go_on, &mut |_, _| {}).unwrap());
+    let in_place = older(&checkpoint, &folder.path().join("in_place"));
+    assert!(super::upgrade(&in_place, None, &go_on, &mut |_, _| {}).unwrap());
+    // Nothing is left beside it.
+    assert_eq!(files(in_place.parent().unwrap()).len(), 1);
+    for path in [&out, &in_place] {
+        let new = Container::open(path).unwrap();
+        new.verify(&mut |_, _| {}).unwrap();
+        assert_eq!(new.expert_layout().id, "fp4-packets");
+        let (layers, experts) = new.expert_counts();
+        assert_eq!((layers, experts), old.expert_counts());
+        for (layer, expert) in (0..layers).flat_map(|l| (0..experts).map(move |e| (l, e))) {
+            let record = new.expert(layer, expert).unwrap();
+            assert!(record == packed_record(&checkpoint, layer, expert));
+        }
+        assert_eq!(new.tensors().count(), old.tensors().count());
+        for (name, tensor) in old.tensors() {
+            let there = new.tensor(name).unwrap();
+            assert_eq!((there.dtype, there.shape), (tensor.dtype, tensor.shape));
+            assert!(there.data == tensor.data, "{name}");
+        }
+        assert_eq!(new.tokenizer(), Some(&br#"{"model": {"vocab": {}}}"#[..]));
+        assert_eq!(new.config_text(), old.config_text());
+        let (new, old) = (new.metadata(), old.metadata());
+        assert_eq!((&new.creator, &new.source), (&old.creator, &old.source));
+        assert_eq!((new.effort, new.indexer), (old.effort, old.indexer));
+        // What is as it should be stays as it is.
+        let before = fs::read(path).unwrap();
+        assert!(!super::upgrade(path, None, &go_on, &mut |_, _| {}).unwrap());
+        assert!(fs::read(path).unwrap() == before);
+    }
+}
+
+#[test]
+fn rows_of_version_3_survive_an_end_at_any_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = {
+        let path = older(&few_experts(), &folder.path().join("old"));
+        fs::read(path).unwrap()
+    };
+    let save = |here: &Path| {
+        fs::create_dir_all(here).unwrap();
+        let path = here.join("model.fst");
+        fs::write(&path, &bytes).unwrap();
+        path
+    };
+    let whole = save(&folder.path().join("whole"));
+    assert!(run(&whole, &mut Real::default()).unwrap());
+    end_at_every_step(&save, &files(whole.parent().unwrap()), 20);
+}
+
+#[test]
+fn what_an_earlier_version_began_goes_on_to_rows() {
+    let checkpoint = original_checkpoint(7, 2);
+    let folder = tempfile::tempdir().unwrap();
+    let path = Original::of(&checkpoint).save(folder.path());
+    // The journal is there and the model is marked; no record is replaced.
+    run(&path, &mut Dying::new(7, Loss::Nothing)).unwrap_err();
+    Container::open(&path).err().unwrap();
+    // What such a version wrote: another mark, and a plan that says nothing of layouts.
+    let journal = folder.path().join("model.fst.upgrade");
+    let mut bytes = fs::read(&journal).unwrap();
+    let length = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
+    let mut plan: serde_json::Value = serde_json::from_slice(&bytes[24..24 + length]).unwrap();
+    for field in ["metadata", "checksums", "tokenizer_at"] {
+        plan.as_object_mut().unwrap().remove(field).unwrap();
+    }
+    for tensor in plan["tensors"].as_array_mut().unwrap() {
+        tensor.as_object_mut().unwrap().remove("checksum").unwrap();
+    }
+    // As long as it was, so that all else keeps its place.
+    let mut text = plan.to_string().into_bytes();
+    text.resize(length, b' ');
+    bytes[..8].copy_from_slice(b"FSTUPGR\0");
+    bytes[16..24].copy_from_slice(&Hasher::oneshot(&text).to_le_bytes());
+    bytes[24..24 + length].copy_from_slice(&text);
+    fs::write(&journal, bytes).unwrap();
+    assert!(run(&path, &mut Real::default()).unwrap());
+    let rows = Container::open(&path).unwrap();
+    assert_eq!(rows.expert_layout().id, "row-major");
+    rows.verify(&mut |_, _| {}).unwrap();
+    let records = |container: &Container, of: fn(&Checkpoint, usize, usize) -> Vec<u8>| {
+        let (layers, experts) = container.expert_counts();
+        for (layer, expert) in (0..layers).flat_map(|l| (0..experts).map(move |e| (l, e))) {
+            assert!(container.expert(layer, expert).unwrap() == of(&checkpoint, layer, expert));
+        }
+    };
+    records(&rows, row_record);
+    drop(rows);
+    // The next one makes packets of it, and knows the index at the end.
+    assert!(run(&path, &mut Real::default()).unwrap());
+    let packets = Container::open(&path).unwrap();
+    packets.verify(&mut |_, _| {}).unwrap();
+    assert_eq!(packets.exact_positions(), Some(2048));
+    records(&packets, packed_record);
+}
+
+#[test]
+fn damage_is_found_before_it_would_be_sealed_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = older(&few_experts(), folder.path());
+    let good = fs::read(&path).unwrap();
+    let (record, tensor) = {
+        let container = Container::open(&path).unwrap();
+        let at = |part: &[u8]| part.as_ptr() as usize - container.bytes().as_ptr() as usize;
+        let dense = container.tensor("layers.0.attn.wkv.weight").unwrap().data;
+        (at(container.expert(0, 1).unwrap()), at(dense))
+    };
+    for (at, name) in [
+        (record, "expert 1 of layer 0"),
+        (tensor, "layers.0.attn.wkv"),
+    ] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        fs::write(&path, &bad).unwrap();
+        let error = run(&path, &mut Real::default()).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+        assert!(fs::read(&path).unwrap() == bad, "a byte was changed");
+        assert_eq!(files(folder.path()).len(), 1);
+
+        // Damage that comes while the upgrade goes on.
+        fs::write(&path, &good).unwrap();
+        let cancel = AtomicBool::new(false);
+        super::upgrade(&path, None, &cancel, &mut |done, _| {
+            cancel.store(done > 0, std::sync::atomic::Ordering::Relaxed);
+        })
+        .unwrap_err();
+        let mut begun = fs::read(&path).unwrap();
+        begun[at] ^= 1;
+        fs::write(&path, &begun).unwrap();
+        for _ in 0..2 {
+            let error = run(&path, &mut Real::default()).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+        fs::remove_file(folder.path().join("model.fst.upgrade")).unwrap();
+    }
 }
 
 #[test]
@@ -247,18 +472,9 @@ fn both_ways_give_the_same_weights() {
     for (layer, expert) in [(0, 0), (0, 1)] {
         let record = new.expert(layer, expert).unwrap();
         assert_eq!(record, in_place.expert(layer, expert).unwrap());
-        // By the checkpoint's own bytes.
-        let expected: Vec<u8> = ["w1", "w3", "w2"]
-            .iter()
-            .flat_map(|part| ["weight", "scale"].map(|what| format!("{part}.{what}")))
-            .flat_map(|part| {
-                checkpoint.tensors[&format!("layers.{layer}.ffn.experts.{expert}.{part}")]
-                    .2
-                    .clone()
-            })
-            .collect();
-        assert_eq!(record, expected);
+        assert!(record == packed_record(&checkpoint, layer, expert));
     }
+    assert_eq!(new.expert_layout().id, "fp4-packets");
     assert_eq!(new.config_text(), in_place.config_text());
     assert_eq!(new.tokenizer(), in_place.tokenizer());
 }

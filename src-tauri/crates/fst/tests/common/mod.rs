@@ -6,6 +6,7 @@ use std::fs;
 use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 
+use fastar_testkit::packets;
 use serde_json::{Value, json};
 
 /// A tensor as a safetensors file holds it.
@@ -175,6 +176,25 @@ impl Folder {
             .collect();
         assert_eq!(names, ["checkpoint"], "a conversion left something behind");
     }
+}
+
+/// The record of packets of an expert, from its tensors.
+pub fn packed_record(tensors: &Tensors, layer: usize, expert: usize) -> Vec<u8> {
+    ["w1", "w3", "w2"]
+        .iter()
+        .flat_map(|part| {
+            let name = format!("layers.{layer}.ffn.experts.{expert}.{part}");
+            let weight = &tensors[&format!("{name}.weight")];
+            let scale = &tensors[&format!("{name}.scale")];
+            assert_eq!((&*weight.dtype, &*scale.dtype), ("I8", "F8_E8M0"));
+            packets(
+                weight.shape[0],
+                weight.shape[1] * 2,
+                &weight.data,
+                &scale.data,
+            )
+        })
+        .collect()
 }
 
 /// Bytes of a small container.

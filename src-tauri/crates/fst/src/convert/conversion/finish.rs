@@ -7,6 +7,7 @@ use twox_hash::xxhash3_64::Hasher;
 
 use super::super::output::remove;
 use super::super::tensors::{LISTED, listed};
+use super::places::Place;
 use super::{Conversion, Start};
 use crate::error::{Error, Result, shown};
 use crate::read::Container;
@@ -61,13 +62,14 @@ impl Conversion {
     ) -> Result<(Vec<u64>, Vec<u64>)> {
         let mut damaged = Vec::new();
         let mut done = 0;
+        let all = self.parts.bytes;
         let dense = self.parts.selection.dense.clone();
         let mut tensors = Vec::with_capacity(dense.len());
         for (index, _) in dense {
             let mut hasher = Hasher::new();
             self.read(index, cancel, &mut |piece| hasher.write(piece))?;
             done += self.tensors.all[index].bytes;
-            progress(done, self.parts.bytes);
+            progress(done, all);
             let sum = hasher.finish();
             tensors.push(sum);
             if sum != self.journal.sum(index) {
@@ -77,20 +79,12 @@ impl Conversion {
         let count = self.parts.selection.records();
         let mut records = Vec::with_capacity(count);
         for record in 0..count {
-            let mut whole = Hasher::new();
-            for index in self.parts.selection.record(record).to_vec() {
-                let mut hasher = Hasher::new();
-                self.read(index, cancel, &mut |piece| {
-                    hasher.write(piece);
-                    whole.write(piece);
-                })?;
-                done += self.tensors.all[index].bytes;
-                progress(done, self.parts.bytes);
-                if hasher.finish() != self.journal.sum(index) {
-                    damaged.push(index);
-                }
-            }
-            records.push(whole.finish());
+            records.push(
+                self.read_record(record, &mut damaged, cancel, &mut |bytes| {
+                    done += bytes;
+                    progress(done, all);
+                })?,
+            );
         }
         if damaged.is_empty() {
             return Ok((tensors, records));
@@ -109,7 +103,67 @@ impl Conversion {
         })
     }
 
-    /// Reads a tensor out of the partial file.
+    /// Compares one record with what was read from the shards and returns its checksum.
+    fn read_record(
+        &mut self,
+        record: usize,
+        damaged: &mut Vec<usize>,
+        cancel: &AtomicBool,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        let mut whole = Hasher::new();
+        let mut compare = |index: usize, sum: u64, conversion: &Self| {
+            if sum != conversion.journal.sum(index) {
+                damaged.push(index);
+            }
+            told(conversion.tensors.all[index].bytes);
+        };
+        if self.parts.matrices.is_empty() {
+            for index in self.parts.selection.record(record).to_vec() {
+                let mut hasher = Hasher::new();
+                self.read(index, cancel, &mut |piece| {
+                    hasher.write(piece);
+                    whole.write(piece);
+                })?;
+                compare(index, hasher.finish(), self);
+            }
+            return Ok(whole.finish());
+        }
+        for number in 3 * record..3 * record + 3 {
+            if cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled);
+            }
+            let (matrix, shape) = self.parts.matrix(number);
+            let mut packing = std::mem::take(&mut self.packing);
+            packing.shape(shape);
+            let read = self.read_back_at(matrix.at, &mut packing.packets);
+            if read.is_ok() {
+                packing.unpack();
+                whole.write(&packing.packets);
+                for (index, bytes) in [
+                    (matrix.weight, &packing.weight),
+                    (matrix.scale, &packing.scale),
+                ] {
+                    compare(index, Hasher::oneshot(bytes), self);
+                }
+            }
+            self.packing = packing;
+            read?;
+        }
+        Ok(whole.finish())
+    }
+
+    /// Reads out of the partial file.
+    pub(super) fn read_back_at(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
+        let Some(partial) = &mut self.partial else {
+            return Ok(());
+        };
+        partial
+            .read(at, into)
+            .map_err(|e| Error::io("read back", &self.output.partial, e))
+    }
+
+    /// Reads a tensor that is stored as it is out of the partial file.
     fn read(
         &mut self,
         index: usize,
@@ -117,7 +171,7 @@ impl Conversion {
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<()> {
         let bytes = self.tensors.all[index].bytes;
-        let (Some(partial), Some(start)) = (&mut self.partial, self.parts.target[index]) else {
+        let Some(Place::Whole(start)) = self.parts.place[index] else {
             return Ok(());
         };
         let mut piece = vec![0; PIECE_BYTES.min(bytes as usize)];
@@ -127,9 +181,7 @@ impl Conversion {
                 return Err(Error::Cancelled);
             }
             let length = piece.len().min((bytes - at) as usize);
-            partial
-                .read(start + at, &mut piece[..length])
-                .map_err(|e| Error::io("read back", &self.output.partial, e))?;
+            self.read_back_at(start + at, &mut piece[..length])?;
             sink(&piece[..length]);
             at += length as u64;
         }

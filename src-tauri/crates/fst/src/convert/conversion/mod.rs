@@ -19,10 +19,13 @@ use super::tensors::Tensors;
 use super::tokenizer;
 use crate::error::{Error, Result};
 use crate::format::Metadata;
+use crate::layout::ExpertLayout;
+use crate::packing::Packing;
 use crate::write::{Contents, Plan};
 
 use places::{Parts, entries, fingerprint};
 pub use start::Start;
+use start::is_begun;
 
 /// Bytes after which what was copied is put on the disk and noted, also within a shard.
 const NOTE_BYTES: u64 = 1 << 30;
@@ -43,6 +46,8 @@ pub struct Conversion {
     warnings: Vec<String>,
     bytes_done: u64,
     note_bytes: u64,
+    /// The matrix that is being packed or was read back.
+    packing: Packing,
 }
 
 impl Conversion {
@@ -78,7 +83,7 @@ impl Conversion {
                 None
             }
         };
-        let selection = match selection {
+        let mut selection = match selection {
             Some(selection) if problems.is_empty() => selection,
             _ => return Err(Error::several(problems, &checkpoint.place)),
         };
@@ -88,24 +93,38 @@ impl Conversion {
             path: checkpoint.place.clone(),
             problem: "it is too large for a container.".into(),
         };
-        let plan = Plan::new(Contents {
-            metadata: Metadata {
-                creator: checkpoint.creator.clone().unwrap_or_else(|| CREATOR.into()),
-                effort: checkpoint.effort_table(),
-                source: checkpoint.source(),
-                layout: selection.layout.clone(),
-                upgraded: false,
-                indexer: true,
-            },
-            tensors: entries(&selection, &tensors)?,
-            layers: dimensions.layers,
-            experts: dimensions.experts,
-            config: checkpoint.config,
-            tokenizer: checkpoint.tokenizer,
-        })
-        .ok_or_else(too_large)?;
+        let (creator, effort) = (&checkpoint.creator, checkpoint.effort_table());
+        let entries = entries(&selection, &tensors)?;
+        let planned = |layout: &ExpertLayout| {
+            let plan = Plan::new(Contents {
+                metadata: Metadata {
+                    creator: creator.clone().unwrap_or_else(|| CREATOR.into()),
+                    effort,
+                    source: checkpoint.source(),
+                    layout: layout.clone(),
+                    upgraded: false,
+                    indexer: true,
+                },
+                tensors: entries.clone(),
+                layers: dimensions.layers,
+                experts: dimensions.experts,
+                config: checkpoint.config.clone(),
+                tokenizer: checkpoint.tokenizer.clone(),
+            })
+            .ok_or_else(too_large)?;
+            let fingerprint = fingerprint(&plan, &tensors);
+            Ok((plan, fingerprint))
+        };
+        let (mut plan, mut fingerprint) = planned(&selection.layout)?;
+        // Versions before there were packets stored FP4 in rows. What they began goes on as it began.
+        if let Some(rows) = selection.layout.in_rows()
+            && let (older, its_fingerprint) = planned(&rows)?
+            && is_begun(&output, &older, its_fingerprint, tensors.all.len())?
+        {
+            (plan, fingerprint) = (older, its_fingerprint);
+            selection.layout = rows;
+        }
         let parts = Parts::new(selection, &plan, &tensors);
-        let fingerprint = fingerprint(&plan, &tensors);
         let mut conversion = Self {
             journal: Journal::new(output.journal.clone(), fingerprint, tensors.all.len()),
             tensors,
@@ -117,6 +136,7 @@ impl Conversion {
             warnings,
             bytes_done: 0,
             note_bytes: NOTE_BYTES,
+            packing: Packing::default(),
         };
         conversion.take_up(fingerprint)?;
         tracing::info!(
@@ -187,7 +207,7 @@ impl Conversion {
     fn wanted(&self) -> impl Iterator<Item = usize> + '_ {
         let finished = self.start == Start::Finished;
         (0..self.tensors.all.len())
-            .filter(move |&index| !finished && self.parts.target[index].is_some())
+            .filter(move |&index| !finished && self.parts.place[index].is_some())
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {

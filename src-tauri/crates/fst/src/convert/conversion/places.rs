@@ -8,12 +8,35 @@ use super::super::inventory::Selection;
 use super::super::tensors::Tensors;
 use crate::error::{Error, Result, shown};
 use crate::format::{Entry, fits_directory};
+use crate::layout::ExpertMatrix;
 use crate::write::Plan;
+
+/// Where one tensor of the checkpoint goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// As it is, from this offset on.
+    Whole(u64),
+    /// Into packets, with another tensor: the matrix of this number.
+    Matrix(usize),
+}
+
+/// A matrix of an expert that is stored in packets, and the tensors it is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PackedMatrix {
+    /// Where its packets begin.
+    pub at: u64,
+    /// Which of the three of an expert it is, in record order.
+    pub part: usize,
+    pub weight: usize,
+    pub scale: usize,
+}
 
 /// Where each tensor of the checkpoint goes.
 pub(super) struct Parts {
-    /// Offset in the container for each tensor of the checkpoint; none for what is left out.
-    pub target: Vec<Option<u64>>,
+    /// For each tensor of the checkpoint; none for what is left out.
+    pub place: Vec<Option<Place>>,
+    /// Three for each record if experts are stored in packets, else none.
+    pub matrices: Vec<PackedMatrix>,
     /// Bytes of all that is not left out.
     pub bytes: u64,
     pub selection: Selection,
@@ -21,33 +44,58 @@ pub(super) struct Parts {
 
 impl Parts {
     pub fn new(selection: Selection, plan: &Plan, tensors: &Tensors) -> Self {
-        let mut target = vec![None; tensors.all.len()];
+        let mut place = vec![None; tensors.all.len()];
         for (&(index, _), entry) in selection.dense.iter().zip(plan.tensors()) {
-            target[index] = Some(entry.offset);
+            place[index] = Some(Place::Whole(entry.offset));
         }
+        let parts = selection.layout.parts();
+        let packed = selection.layout.packed_matrices().count() == parts.len();
+        let mut matrices = Vec::new();
         for record in 0..selection.records() {
-            let mut at = plan.record(record);
+            let start = plan.record(record);
+            if packed {
+                let (pairs, _) = selection.record(record).as_chunks::<2>();
+                for (part, &[weight, scale]) in pairs.iter().enumerate() {
+                    for index in [weight, scale] {
+                        place[index] = Some(Place::Matrix(matrices.len()));
+                    }
+                    matrices.push(PackedMatrix {
+                        at: start + parts[part].1.data.start as u64,
+                        part,
+                        weight,
+                        scale,
+                    });
+                }
+                continue;
+            }
+            let mut at = start;
             // The parts of a record follow each other without gaps, in this order.
             for &index in selection.record(record) {
-                target[index] = Some(at);
+                place[index] = Some(Place::Whole(at));
                 at += tensors.all[index].bytes;
             }
         }
         let bytes = tensors
             .all
             .iter()
-            .zip(&target)
-            .filter(|(_, target)| target.is_some())
+            .zip(&place)
+            .filter(|(_, place)| place.is_some())
             .map(|(tensor, _)| tensor.bytes)
             .sum();
         Self {
-            target,
+            place,
+            matrices,
             bytes,
             selection,
         }
     }
-}
 
+    /// The matrix of this number, and its shape.
+    pub fn matrix(&self, number: usize) -> (PackedMatrix, &ExpertMatrix) {
+        let matrix = self.matrices[number];
+        (matrix, self.selection.layout.parts()[matrix.part].1)
+    }
+}
 /// Stands for everything that decides the container's bytes, and for the shards they come from.
 pub(super) fn fingerprint(plan: &Plan, tensors: &Tensors) -> u64 {
     let mut hasher = Hasher::new();

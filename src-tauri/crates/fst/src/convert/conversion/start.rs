@@ -1,12 +1,14 @@
 //! What a conversion finds at its target, and how it takes that up.
 
 use std::fmt;
+use std::fs;
 
 use super::super::journal::{Journal, Unusable};
-use super::super::output::{Partial, remove, size};
+use super::super::output::{Output, Partial, remove, size};
 use super::Conversion;
 use crate::error::{Error, Result, shown_path};
 use crate::read::Container;
+use crate::write::Plan;
 
 /// What [`Conversion::open`] found at the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,22 @@ impl fmt::Display for Start {
             Self::Finished => f.write_str("This conversion was finished already."),
         }
     }
+}
+
+/// Whether there is a conversion by this plan that can be gone on with, or was just finished.
+pub(super) fn is_begun(
+    output: &Output,
+    plan: &Plan,
+    fingerprint: u64,
+    tensors: usize,
+) -> Result<bool> {
+    let journal = Journal::load(output.journal.clone(), fingerprint, tensors)
+        .map_err(|e| Error::io("read", &output.journal, e))?;
+    let length = fs::symlink_metadata(&output.partial).map(|about| about.len());
+    Ok(journal.is_ok_and(|journal| match length {
+        Ok(length) => length == plan.file_bytes(),
+        Err(_) => journal.identity != 0,
+    }))
 }
 
 impl Conversion {

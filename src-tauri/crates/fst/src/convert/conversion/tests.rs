@@ -84,3 +84,82 @@ fn work_within_a_shard_is_noted_as_it_goes() {
     // A kill would have lost one tensor at most.
     assert!(most + 2 >= count, "{most} of {count}");
 }
+
+/// Makes the plan that versions had before there were packets.
+fn in_rows(mut conversion: Conversion) -> Conversion {
+    let mut selection = conversion.parts.selection;
+    let rows = selection.layout.in_rows().unwrap();
+    let tensors = conversion.plan.tensors().to_vec();
+    let metadata = Metadata {
+        layout: rows.clone(),
+        ..conversion.plan.metadata().clone()
+    };
+    let config = fs::read(checkpoint().join(CONFIG)).unwrap();
+    let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    let number = |field: &str| config[field].as_u64().unwrap() as usize;
+    let plan = Plan::new(Contents {
+        config: fs::read(checkpoint().join(CONFIG)).unwrap(),
+        tokenizer: None,
+        metadata,
+        tensors,
+        layers: number("num_hidden_layers"),
+        experts: number("n_routed_experts"),
+    })
+    .unwrap();
+    selection.layout = rows;
+    conversion.parts = Parts::new(selection, &plan, &conversion.tensors);
+    let fingerprint = fingerprint(&plan, &conversion.tensors);
+    conversion.journal = Journal::new(
+        conversion.output.journal.clone(),
+        fingerprint,
+        conversion.tensors.all.len(),
+    );
+    conversion.plan = plan;
+    let partial = conversion.partial.take().unwrap();
+    partial.start_over(conversion.file_bytes()).unwrap();
+    conversion.partial = Some(partial);
+    conversion.save().unwrap();
+    conversion
+}
+
+#[test]
+fn what_was_begun_in_rows_goes_on_in_rows_and_nothing_else_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let undisturbed = folder.path().join("undisturbed.fst");
+    let mut conversion = in_rows(open(&undisturbed));
+    add(&mut conversion).unwrap();
+    finish(conversion).unwrap();
+    let expected = fs::read(&undisturbed).unwrap();
+    let layout = |path: &Path| {
+        let container = crate::Container::open(path).unwrap();
+        container.verify(&mut |_, _| {}).unwrap();
+        container.expert_layout().id.clone()
+    };
+    assert_eq!(layout(&undisturbed), "row-major");
+
+    let out = folder.path().join("m.fst");
+    let mut conversion = in_rows(open(&out));
+    let cancel = AtomicBool::new(false);
+    let half = conversion.bytes() / 2;
+    let stop = |_: &str, done, _| cancel.store(done > half, std::sync::atomic::Ordering::Relaxed);
+    conversion
+        .add_folder(&checkpoint(), &cancel, &mut { stop })
+        .unwrap_err();
+    let bytes_done = conversion.bytes_done();
+    drop(conversion);
+    let mut conversion = open(&out);
+    assert_eq!(*conversion.start(), Start::Resumed { bytes_done });
+    add(&mut conversion).unwrap();
+    finish(conversion).unwrap();
+    assert!(fs::read(&out).unwrap() == expected);
+
+    // Without its file a journal of rows means nothing: the new conversion makes packets.
+    let out = folder.path().join("n.fst");
+    drop(in_rows(open(&out)));
+    fs::remove_file(folder.path().join("n.fst.partial")).unwrap();
+    let mut conversion = open(&out);
+    assert_eq!(*conversion.start(), Start::New);
+    add(&mut conversion).unwrap();
+    finish(conversion).unwrap();
+    assert_eq!(layout(&out), "fp4-packets");
+}

@@ -31,7 +31,7 @@ impl Selection {
         self.expert_tensors.len() / self.per_expert
     }
 
-    /// The tensors of one expert record in its order: data and, where the type has them, scales of w1, w3, w2.
+    /// The tensors of one expert, in the order of its record: data and, where the type has them, scales of w1, w3, w2.
     pub fn record(&self, record: usize) -> &[usize] {
         &self.expert_tensors[record * self.per_expert..(record + 1) * self.per_expert]
     }
@@ -305,6 +305,7 @@ impl Check<'_> {
             }
             _ => None,
         };
+        let layout = layout.map(|rows| rows.in_packets().unwrap_or(rows));
         (layout, tensors)
     }
 
