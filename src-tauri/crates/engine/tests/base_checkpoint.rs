@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use common::{Converted, Expected, convert, fixture, largest_difference, open};
-use fastar_engine::{Options, diagnostic};
+use fastar_engine::{Engine, Options, diagnostic};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -218,4 +218,24 @@ fn scales_that_are_no_powers_of_two_give_what_the_multiplied_weights_give() {
     assert!(difference < BOUND, "{difference}");
     // The factors matter.
     assert!(largest_difference(&ours, &plain) > 1000.0 * BOUND);
+}
+
+#[test]
+fn a_weight_that_is_no_number_is_refused_when_the_model_is_loaded() {
+    let name = "layers.1.attn.wq_b.weight";
+    let mut tensors = base();
+    let (dtype, _, codes) = tensors.get_mut(name).unwrap();
+    assert_eq!(*dtype, Dtype::F8_E4M3);
+    codes[123] = 0x7F;
+    let model = converted(&tensors, as_base);
+    let error = Engine::open(&model.path, &Options::default())
+        .err()
+        .unwrap();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{} cannot be used: weight 123 of tensor \"{name}\" is not a number, and was not when the file was made. Convert another checkpoint.",
+            model.path.display()
+        )
+    );
 }

@@ -86,6 +86,18 @@ pub enum Error {
         /// Which part.
         what: String,
     },
+    /// An FP8 weight that is not a number, stored so by whoever made the weights.
+    #[error(
+        "{name} cannot be used: weight {at} of {what} is not a number, and was not when the file was made. Convert another checkpoint."
+    )]
+    NotANumber {
+        /// The file.
+        name: String,
+        /// Which tensor.
+        what: String,
+        /// Which of its weights, from 0.
+        at: usize,
+    },
     /// An expert the container does not have.
     #[error("{name} has no expert {expert} in layer {layer}: it has {layers} layers of {experts}.")]
     NoSuchExpert {

@@ -289,3 +289,55 @@ fn norms_forty_times_too_small_and_values_that_are_no_numbers_are_said() {
     // The norm is found without reading the file.
     assert_eq!(check(&folder.out(), Depth::Structure).suspicious.len(), 1);
 }
+
+#[test]
+fn a_code_of_fp8_that_is_no_number_is_kept_counted_and_never_used() {
+    let mut folder = Folder::smallest();
+    let dense = "layers.0.attn.wkv.weight";
+    let tensor = folder.tensors.get_mut(dense).unwrap();
+    assert_eq!(tensor.dtype, "F8_E4M3");
+    tensor.data[777] = 0xFF;
+    // Experts in FP8 too.
+    let record = "layers.1.ffn.experts.2.w3.weight";
+    for (name, tensor) in &mut folder.tensors {
+        if name.contains(".ffn.experts.") {
+            let is_scale = name.ends_with(".scale");
+            let (dtype, shape, data) = match is_scale {
+                true => ("F8_E8M0", vec![1, 1], vec![127]),
+                false => ("F8_E4M3", vec![64, 64], vec![0x38; 64 * 64]),
+            };
+            (tensor.dtype, tensor.shape, tensor.data) = (dtype.into(), shape, data);
+        }
+    }
+    folder.tensors.get_mut(record).unwrap().data[99] = 0x7F;
+    folder.write();
+    folder.convert().unwrap();
+    let container = Container::open(&folder.out()).unwrap();
+    assert_eq!(
+        container.tensor(dense).unwrap().data,
+        folder.tensors[dense].data
+    );
+    let file = folder.out().display().to_string();
+    let says = |error: Error, tensor: &str, at: &str| {
+        let error = error.to_string();
+        let weight = format!("weight {at} of tensor \"{tensor}\" is not a number");
+        assert!(
+            error.starts_with(&file) && error.contains(&weight),
+            "{error}"
+        );
+    };
+    says(container.verify_tensor(dense).unwrap_err(), dense, "777");
+    for _ in 0..2 {
+        says(container.expert(1, 2).unwrap_err(), record, "99");
+    }
+    container.expert(1, 1).unwrap();
+    container.verify_tensor("layers.1.attn.wkv.weight").unwrap();
+    let report = check(&folder.out(), Depth::Full);
+    assert!(report.damaged.is_empty());
+    assert_eq!(report.suspicious.len(), 2, "{:?}", report.suspicious);
+    assert_eq!(
+        report.suspicious[0],
+        format!("The tensor \"{dense}\" has 1 values that are no numbers.")
+    );
+    assert!(report.suspicious[1].contains(&format!("weight 99 of tensor \"{record}\"")));
+}

@@ -1,11 +1,17 @@
 //! What has a checksum, and whether it matches: dense tensors when they are asked for, an expert's record the first time it is read.
+//!
+//! Here too, and nowhere else, FP8 codes that are no numbers are refused: whichever way a file came, its weights pass here before anything is
+//! multiplied with them, and products take such a code for 480 (see [`e4m3_nan`]). A conversion keeps them as they are, and
+//! [`verify`](crate::verify()) names them.
 
 use std::sync::atomic::Ordering;
 
+use fastar_kernels::format::e4m3_nan;
 use twox_hash::xxhash3_64::Hasher;
 
 use super::{Container, Text};
 use crate::error::{Error, Result, shown};
+use crate::layout::Dtype;
 use crate::verify::{CheckedPart, Part};
 
 impl Container {
@@ -101,13 +107,32 @@ impl Container {
 
     fn verify_entry(&self, index: usize) -> Result<()> {
         let entry = &self.entries[index];
-        if self.checksums.is_none() || Hasher::oneshot(self.view(index).data) == entry.checksum {
-            return Ok(());
+        let (data, what) = (self.view(index).data, || {
+            format!("tensor {}", shown(&entry.name))
+        });
+        if self.checksums.is_some() && Hasher::oneshot(data) != entry.checksum {
+            return Err(Error::Checksum {
+                name: self.name.clone(),
+                what: what(),
+            });
         }
-        Err(Error::Checksum {
-            name: self.name.clone(),
-            what: format!("tensor {}", shown(&entry.name)),
-        })
+        self.check_numbers(entry.dtype, data, what)
+    }
+
+    /// Refuses FP8 codes that are no numbers.
+    fn check_numbers(&self, dtype: Dtype, data: &[u8], what: impl Fn() -> String) -> Result<()> {
+        let found = match dtype {
+            Dtype::F8E4m3 => e4m3_nan(data),
+            _ => None,
+        };
+        match found {
+            None => Ok(()),
+            Some(at) => Err(Error::NotANumber {
+                name: self.name.clone(),
+                what: what(),
+                at,
+            }),
+        }
     }
 
     fn check_record(&self, layer: usize, expert: usize, record: &[u8]) -> Result<()> {
@@ -125,13 +150,19 @@ impl Container {
         };
         let at = (layer * self.experts + expert) as u64 * 8 + checksums.start;
         let stored = self.part(&(at..at + 8));
-        if Hasher::oneshot(record).to_le_bytes() == stored {
-            return Ok(());
+        if Hasher::oneshot(record).to_le_bytes() != stored {
+            return Err(Error::Checksum {
+                name: self.name.clone(),
+                what: format!("expert {expert} of layer {layer}"),
+            });
         }
-        Err(Error::Checksum {
-            name: self.name.clone(),
-            what: format!("expert {expert} of layer {layer}"),
-        })
+        for (part, matrix) in self.metadata.layout.parts() {
+            let data = &record[matrix.data.clone()];
+            self.check_numbers(matrix.dtype, data, || {
+                format!("tensor \"layers.{layer}.ffn.experts.{expert}.{part}.weight\"")
+            })?;
+        }
+        Ok(())
     }
 
     fn record(&self, layer: usize, expert: usize) -> &[u8] {
