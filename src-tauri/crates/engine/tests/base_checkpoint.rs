@@ -164,7 +164,13 @@ fn as_base(config: &mut Value) {
 fn run(model: &Converted) -> (Vec<f32>, Vec<u32>) {
     let expected = Expected::of(FIXTURE);
     let prompt = expected.ids("prompt");
-    let engine = open(model, &Options::default());
+    let engine = open(
+        model,
+        &Options {
+            exact: true,
+            ..Options::default()
+        },
+    );
     let out = diagnostic::logits(&engine, &prompt, None, expected.ids("greedy").len()).unwrap();
     let drafted = diagnostic::mtp_logits(&engine, &prompt, out.greedy[0]).unwrap();
     ([out.prefill, out.decode, drafted].concat(), out.greedy)

@@ -48,13 +48,18 @@ fn agrees(name: &str, model: &Converted, prefix: &str, options: &Options) {
 #[test]
 fn prefill_decode_greedy_and_mtp_agree_with_the_reference() {
     for name in FIXTURES {
-        agrees(name, &convert(&fixture(name)), "", &Options::default());
+        let options = Options {
+            exact: true,
+            ..Options::default()
+        };
+        agrees(name, &convert(&fixture(name)), "", &options);
     }
 }
 
 #[test]
 fn the_two_roundings_agree_with_the_reference() {
     let options = Options {
+        exact: true,
         reference: true,
         ..Options::default()
     };
@@ -70,11 +75,13 @@ fn the_two_roundings_agree_with_the_reference() {
 fn prefill_in_any_chunks_is_equal_bit_for_bit() {
     for name in FIXTURES {
         let model = convert(&fixture(name));
-        for reference in [false, name == "c_fp8_fp4"] {
+        let rounded = name == "c_fp8_fp4";
+        for (reference, exact) in [(false, false), (rounded, false), (false, true)] {
             let engine = open(
                 &model,
                 &Options {
                     reference,
+                    exact,
                     ..Options::default()
                 },
             );
@@ -91,20 +98,26 @@ fn prefill_in_any_chunks_is_equal_bit_for_bit() {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    let model = convert(&fixture("b_flash_ratios_bf16"));
-    let prompt = Expected::of("b_flash_ratios_bf16").ids("prompt");
-    let run = |threads| {
-        let options = Options {
-            threads: Some(threads),
-            ..Options::default()
+    for (name, exact) in [
+        ("b_flash_ratios_bf16", false),
+        ("c_fp8_fp4", false),
+        ("c_fp8_fp4", true),
+    ] {
+        let model = convert(&fixture(name));
+        let prompt = Expected::of(name).ids("prompt");
+        let run = |threads| {
+            let options = Options {
+                threads: Some(threads),
+                exact,
+                ..Options::default()
+            };
+            let logits = diagnostic::logits(&open(&model, &options), &prompt, None, 4).unwrap();
+            (logits.prefill, logits.decode)
         };
-        diagnostic::logits(&open(&model, &options), &prompt, None, 4)
-            .unwrap()
-            .prefill
-    };
-    let one = run(1);
-    assert!(one == run(2));
-    assert!(one == run(3));
+        let one = run(1);
+        assert!(one == run(2), "{name}");
+        assert!(one == run(3), "{name}");
+    }
 }
 
 #[test]
