@@ -98,11 +98,24 @@ pub fn supported() -> Level {
     Level::Baseline
 }
 
+static LEVEL: OnceLock<Level> = OnceLock::new();
+
 /// The level everything runs at: the best that is supported and passes the self-test, which the first call runs.
 #[inline]
 pub fn level() -> Level {
-    static LEVEL: OnceLock<Level> = OnceLock::new();
     *LEVEL.get_or_init(|| choose(supported(), selftest::agrees))
+}
+
+/// Keeps this process to levels up to `most`, for measuring one on a machine that has more. False once a level has been chosen: it
+/// stays what it is.
+#[must_use]
+pub fn limit(most: Level) -> bool {
+    let mut chosen = false;
+    LEVEL.get_or_init(|| {
+        chosen = true;
+        choose(most.available(), selftest::agrees)
+    });
+    chosen
 }
 
 /// The best level up to `best` that `agrees` with the baseline, which always agrees with itself.

@@ -18,6 +18,7 @@ Commands:
   cargo xtask run            Install what is missing, build, and open the app (without a display: serve it to a browser)
   cargo xtask test           Install the test tools and check everything
   cargo xtask test --only G  Only one group: format, ui, rust, browser or window
+  cargo xtask bench ...      Build, and measure this computer: `fastar bench` with the bars of the project, and its options
   cargo xtask types          Write ui/src/lib/api/types.ts anew from the Rust contract
   cargo xtask setup          Install everything the other commands need, and stop there
   cargo xtask help           Show this text";
@@ -25,6 +26,7 @@ Commands:
 enum Command {
     Run,
     Test(Option<test::Group>),
+    Bench(Vec<String>),
     Types,
     Setup,
     Help,
@@ -53,6 +55,7 @@ fn perform(command: Command, place: &Place) -> Result<(), Problem> {
     match command {
         Command::Run => run::run(place),
         Command::Test(only) => test::test(place, only),
+        Command::Bench(arguments) => run::bench(place, &arguments),
         Command::Types => types(place),
         Command::Setup => setup(place),
         Command::Help => {
@@ -71,6 +74,8 @@ fn parse(arguments: &[String]) -> Result<Command, String> {
         ["test", "--only", group] => test::Group::named(group)
             .map(|group| Command::Test(Some(group)))
             .ok_or_else(|| format!("There is no group of tests named {group:?}.")),
+        // What it understands is the program's business.
+        ["bench", ..] => Ok(Command::Bench(arguments[1..].to_vec())),
         ["types"] => Ok(Command::Types),
         ["setup"] => Ok(Command::Setup),
         [] | ["help" | "--help" | "-h"] => Ok(Command::Help),
@@ -126,6 +131,10 @@ mod tests {
         assert!(matches!(
             parsed("test --only rust"),
             Ok(Command::Test(Some(test::Group::Rust)))
+        ));
+        assert!(matches!(
+            parsed("bench --only kernels"),
+            Ok(Command::Bench(rest)) if rest == ["--only", "kernels"]
         ));
         assert!(matches!(parsed(""), Ok(Command::Help)));
         assert!(parsed("test --only everything").is_err());

@@ -1,4 +1,4 @@
-//! `cargo xtask run`: from a clone to the open window.
+//! `cargo xtask run`: from a clone to the open window; and `cargo xtask bench`: from a clone to a table of speeds.
 
 use std::process::Command;
 
@@ -12,7 +12,30 @@ pub fn run(place: &Place) -> Result<(), Problem> {
     if !display {
         println!("There is no display here, so FaStar is served to a browser on this computer.");
     }
-    let mut steps = Steps::new("cargo xtask run");
+    build(place, "cargo xtask run", display)?;
+    if display {
+        println!("Opening FaStar.");
+        become_program(&mut Command::new(place.built("release", "fastar-desktop")))
+    } else {
+        become_program(
+            Command::new(place.built("release", "fastar")).args(["serve", "--port", "0"]),
+        )
+    }
+}
+
+/// Builds the `fastar` command and measures with it, the project's bars shown. `arguments` are its own.
+pub fn bench(place: &Place, arguments: &[String]) -> Result<(), Problem> {
+    build(place, "cargo xtask bench", false)?;
+    become_program(
+        Command::new(place.built("release", "fastar"))
+            .args(["bench", "--bars"])
+            .args(arguments),
+    )
+}
+
+/// Builds what people run: the command, and with a display the window.
+fn build(place: &Place, title: &'static str, display: bool) -> Result<(), Problem> {
+    let mut steps = Steps::new(title);
     steps.run("System packages", || {
         system::install(if display {
             system::WINDOW_BUILD
@@ -32,14 +55,7 @@ pub fn run(place: &Place) -> Result<(), Problem> {
     })?;
     steps.summary();
     println!();
-    if display {
-        println!("Opening FaStar.");
-        become_program(&mut Command::new(place.built("release", "fastar-desktop")))
-    } else {
-        become_program(
-            Command::new(place.built("release", "fastar")).args(["serve", "--port", "0"]),
-        )
-    }
+    Ok(())
 }
 
 fn has_display() -> bool {

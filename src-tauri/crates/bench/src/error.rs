@@ -1,5 +1,8 @@
 //! What can go wrong while measuring.
 
+use std::io;
+use std::path::PathBuf;
+
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -11,6 +14,33 @@ pub enum Error {
     /// Stopped by the person.
     #[error("Stopped.")]
     Stopped,
+    /// A context that is too small to measure in.
+    #[error("The model has a context of {context} tokens and {tokens} are needed to measure it.")]
+    Context {
+        /// Needed.
+        tokens: usize,
+        /// There are.
+        context: usize,
+    },
+    /// The system gives no threads.
+    #[error("The threads to measure with could not be started: {0}.")]
+    Threads(io::Error),
+    /// The model file cannot be read past the system's cache.
+    #[error("{} could not be read: {source}.", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A peer's command that is of no use.
+    #[error("The peer's command `{command}` {problem}.")]
+    Peer {
+        /// As it was given.
+        command: String,
+        /// What it did, after its name.
+        problem: String,
+    },
     /// A problem with a model file.
     #[error(transparent)]
     Container(#[from] fastar_fst::Error),

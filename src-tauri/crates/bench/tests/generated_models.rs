@@ -34,16 +34,18 @@ fn it_is_whole() {
 #[test]
 fn it_computes_numbers() {
     let folder = tempfile::tempdir().unwrap();
-    let path = made(folder.path(), &recipe(Dense::Fp8, 1));
-    let engine = Engine::open(&path, &Options::default()).unwrap();
-    let mut session = engine.session();
-    let tokens: Vec<u32> = (0..300).map(|i| i * 7919 % 512).collect();
-    let logits = session
-        .prefill(&tokens, &Cancel::default(), &mut |_| {})
-        .unwrap();
-    // Products keep the size of what they multiply, so logits are about one: not lost, not overflown.
-    let square = logits.iter().map(|v| f64::from(v * v)).sum::<f64>() / logits.len() as f64;
-    assert!((0.1..10.0).contains(&square.sqrt()), "{square}");
+    for dense in [Dense::Fp8, Dense::Q8] {
+        let path = made(folder.path(), &recipe(dense, 1));
+        let engine = Engine::open(&path, &Options::default()).unwrap();
+        let mut session = engine.session();
+        let tokens: Vec<u32> = (0..300).map(|i| i * 7919 % 512).collect();
+        let logits = session
+            .prefill(&tokens, &Cancel::default(), &mut |_| {})
+            .unwrap();
+        // Products keep the size of what they multiply, so logits are about one: not lost, not overflown.
+        let square = logits.iter().map(|v| f64::from(v * v)).sum::<f64>() / logits.len() as f64;
+        assert!((0.1..10.0).contains(&square.sqrt()), "{dense:?}: {square}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fastar_bench::{Group, Shape};
 use fastar_fst::EffortTable;
 
 use crate::failure::Failure;
@@ -47,6 +48,8 @@ pub enum Command {
     Verify(VerifyOptions),
     /// Mend damaged parts of a .fst model file from where it was made of
     Repair(RepairOptions),
+    /// Measure how fast this computer answers, and how near that is to what it can do
+    Bench(BenchOptions),
     /// Write the raw logits for given token ids (for checking the engine)
     Logits(LogitsOptions),
 }
@@ -251,6 +254,80 @@ pub struct LogitsOptions {
     /// Round as the hosted model does
     #[arg(long)]
     pub reference: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchOptions {
+    /// Model file (.fst) to measure; one of random weights is made for it when not given
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shape", "dense", "folder", "keep"])]
+    pub model: Option<PathBuf>,
+    /// Shape of the model to make: flash6L32E (5 GB; per token what an eighth of DeepSeek V4 Flash reads), flash3L256E (12 GB; layers with all
+    /// experts) or tiny
+    #[arg(long, value_name = "NAME", value_parser = Shape::NAMES, default_value = Shape::NAMES[0])]
+    pub shape: String,
+    /// Its weights outside the experts
+    #[arg(long, value_name = "FORMAT", default_value = "fp8")]
+    pub dense: DenseFormat,
+    /// Folder to make it in; a temporary one on the disk when not given
+    #[arg(long, value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+    /// Keep the model that is made
+    #[arg(long)]
+    pub keep: bool,
+    /// Threads to compute on; all cores when not given
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub threads: Option<usize>,
+    /// Best instruction set to use: baseline, avx2 or avx512
+    #[arg(long, value_name = "LEVEL")]
+    pub level: Option<InstructionSet>,
+    /// Only this: machine, kernels, disk, model or peer; may be given several times
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    pub only: Vec<Group>,
+    /// Rounds of each measurement; the median is told
+    #[arg(long, value_name = "N", value_parser = count, default_value = "5")]
+    pub rounds: usize,
+    /// Benchmark command of another engine to compare with, by turns: one that prints what llama-bench prints, such as
+    /// "llama-bench -m FILE -p 256 -n 24 -r 1 -o json"
+    #[arg(long, value_name = "COMMAND")]
+    pub peer: Option<String>,
+    /// How many turns
+    #[arg(long, value_name = "N", value_parser = count, default_value = "5", requires = "peer")]
+    pub pairs: usize,
+    /// As JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+    /// Say which bars of the project are reached
+    #[arg(long, hide = true)]
+    pub bars: bool,
+}
+
+/// How the weights outside the experts are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DenseFormat {
+    /// As DeepSeek stores them
+    Fp8,
+    /// As llama.cpp usually has them
+    #[value(name = "q8_0")]
+    Q8,
+}
+
+/// Instruction sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InstructionSet {
+    Baseline,
+    Avx2,
+    Avx512,
+}
+
+fn group(text: &str) -> Result<Group, String> {
+    Group::ALL
+        .into_iter()
+        .find(|(_, name)| *name == text)
+        .map(|(group, _)| group)
+        .ok_or_else(|| {
+            let names = Group::ALL.map(|(_, name)| name);
+            format!("it must be one of {}", names.join(", "))
+        })
 }
 
 /// The flags of the original FaStar.

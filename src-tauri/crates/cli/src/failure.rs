@@ -21,6 +21,9 @@ pub enum Failure {
     /// A problem of the engine.
     #[error(transparent)]
     Engine(#[from] fastar_engine::Error),
+    /// A problem of measuring.
+    #[error(transparent)]
+    Bench(fastar_bench::Error),
     /// A problem of the server.
     #[error(transparent)]
     Server(#[from] fastar_server::Error),
@@ -33,6 +36,15 @@ pub enum Failure {
     /// The reader of our output has seen enough.
     #[error("the reader is gone")]
     ReaderGone,
+}
+
+impl From<fastar_bench::Error> for Failure {
+    fn from(error: fastar_bench::Error) -> Self {
+        match error {
+            fastar_bench::Error::Stopped => Self::Interrupted,
+            other => Self::Bench(other),
+        }
+    }
 }
 
 impl Failure {

@@ -5,6 +5,7 @@
 //! stderr), 2 wrong usage, 130 stopped with Ctrl+C. Nothing here computes; the work is in the crates below.
 
 mod arguments;
+mod bench;
 mod chat;
 mod download;
 mod failure;
@@ -62,6 +63,7 @@ fn perform(command: Command) -> Result<(), Failure> {
         Command::Inspect(options) => tools::inspect(&options),
         Command::Verify(options) => tools::verify(&options),
         Command::Repair(options) => tools::repair(&options),
+        Command::Bench(options) => bench::bench(&options),
         Command::Logits(options) => logits::logits(&options),
     }
 }

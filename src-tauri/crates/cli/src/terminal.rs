@@ -129,6 +129,12 @@ impl Progress {
         let _ = write!(err, "\r\x1b[K\x1b[?7l{}\x1b[?7h", text()).and_then(|()| err.flush());
     }
 
+    /// Shows what will be true for a while, however short ago the last one was.
+    pub fn show_now(&mut self, text: &str) {
+        self.last = None;
+        self.show(|| text.to_owned());
+    }
+
     /// Takes the line away again.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {

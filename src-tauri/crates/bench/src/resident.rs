@@ -1,0 +1,104 @@
+//! A model that is all in memory: how fast it answers and reads, against what memory allows.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use fastar_engine::{Cancel, Engine, Options, Session};
+use fastar_fst::Container;
+
+use crate::fill::Random;
+use crate::peer::Test;
+use crate::report::Model;
+use crate::shape::bytes_per_token;
+use crate::{Error, Result};
+
+/// An open model, warm.
+pub(crate) struct Resident {
+    session: Session,
+    /// What it is.
+    pub about: Model,
+    /// Threads it computes on.
+    pub threads: usize,
+    vocab: u64,
+    context: usize,
+    random: Random,
+}
+
+impl Resident {
+    /// Opens the model and reads a prompt, so that what is read once (to check it, to bring it into memory) has been.
+    pub fn open(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Self> {
+        // Closed again before the engine opens it.
+        let bytes_per_token = {
+            let container = Container::open(path)?;
+            bytes_per_token(&container, false)
+        };
+        let engine = Engine::open(path, options)?;
+        let facts = engine.facts();
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let mut resident = Self {
+            about: Model {
+                name: name.to_string_lossy().into_owned(),
+                file_bytes: facts.file_bytes,
+                bytes_per_token,
+            },
+            threads: facts.threads,
+            vocab: facts.vocab as u64,
+            context: facts.context,
+            random: Random::new(1, 0),
+            session: engine.session(),
+        };
+        resident.seconds(Test::Prompt(WARM_UP), stop)?;
+        resident.seconds(Test::Answer(2), stop)?;
+        Ok(resident)
+    }
+
+    /// Time for a test, from an empty context. Tokens are drawn at random: which ones does not matter to the speed, and a model of random
+    /// weights answers nothing that would be better.
+    pub fn seconds(&mut self, test: Test, stop: &AtomicBool) -> Result<f64> {
+        let (Test::Prompt(count) | Test::Answer(count)) = test;
+        if count > self.context {
+            return Err(Error::Context {
+                tokens: count,
+                context: self.context,
+            });
+        }
+        let ids: Vec<u32> = (0..count)
+            .map(|_| (self.random.next() % self.vocab) as u32)
+            .collect();
+        self.session.reset();
+        let start = Instant::now();
+        match test {
+            Test::Prompt(_) => {
+                let cancel = Cancel::default();
+                let look = || {
+                    if stop.load(Ordering::Relaxed) {
+                        cancel.cancel();
+                    }
+                };
+                match self.session.prefill(&ids, &cancel, &mut |_| look()) {
+                    Err(fastar_engine::Error::Cancelled) => return Err(Error::Stopped),
+                    read => drop(read?),
+                }
+            }
+            Test::Answer(_) => {
+                for id in ids {
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(Error::Stopped);
+                    }
+                    self.session.decode(id)?;
+                }
+            }
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Tokens a second in a test.
+    pub fn rate(&mut self, test: Test, stop: &AtomicBool) -> Result<f64> {
+        let (Test::Prompt(count) | Test::Answer(count)) = test;
+        Ok(count as f64 / self.seconds(test, stop)?)
+    }
+}
+
+/// Tokens of the prompt that warms up: enough to use nearly every expert once.
+const WARM_UP: usize = 256;

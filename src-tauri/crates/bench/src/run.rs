@@ -1,0 +1,383 @@
+//! The run: every group of lines after the other, each against its limit in the same moments.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fastar_kernels::dispatch::{self, Level};
+use fastar_probe::products::{Format, Round, Sample};
+use fastar_probe::{Threads, direct, machine, median};
+
+use crate::peer::{self, Speed, Test};
+use crate::report::{About, Bar, Line, Report, Unit};
+use crate::resident::Resident;
+use crate::{Error, Result};
+
+/// Lines that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Memory and arithmetic of the machine.
+    Machine,
+    /// Products of single matrices.
+    Kernels,
+    /// The disk under the model.
+    Disk,
+    /// Writing answers and reading prompts with a model that is in memory.
+    Model,
+    /// Pairs with another engine.
+    Peer,
+}
+
+impl Group {
+    /// All of them with the names they have on the command line.
+    pub const ALL: [(Group, &str); 5] = [
+        (Group::Machine, "machine"),
+        (Group::Kernels, "kernels"),
+        (Group::Disk, "disk"),
+        (Group::Model, "model"),
+        (Group::Peer, "peer"),
+    ];
+
+    /// Whether its lines are of a model.
+    pub fn needs_model(self) -> bool {
+        matches!(self, Self::Disk | Self::Model | Self::Peer)
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Groups of lines; those that need a model are left out where there is none.
+    pub groups: Vec<Group>,
+    /// Threads to compute on; as the engine chooses when not given.
+    pub threads: Option<usize>,
+    /// Rounds of each line, of which the median is told.
+    pub rounds: usize,
+    /// A peer's benchmark command, and how many pairs are run with it.
+    pub peer: Option<(String, usize)>,
+}
+
+/// Weights that one product reads: far more than any cache holds.
+const PRODUCT_BYTES: usize = 448 << 20;
+/// Tokens of an answer and of a prompt.
+const ANSWER: usize = 24;
+const PROMPT: usize = 256;
+/// Bytes of a read, about an expert of DeepSeek V4 Flash, and how many in a round.
+const READ_BYTES: usize = 13_369_344;
+const READS: usize = 24;
+/// Threads that read.
+const READERS: usize = 8;
+
+/// Measures. `says` hears what is being done.
+///
+/// # Errors
+/// When a model cannot be opened or computes no numbers, a peer cannot be run, or `stop` is set.
+pub fn run(
+    model: Option<&Path>,
+    options: &Options,
+    stop: &AtomicBool,
+    says: &mut dyn FnMut(&str),
+) -> Result<Report> {
+    let wanted = |group: Group| options.groups.contains(&group);
+    let engine = fastar_engine::Options {
+        threads: options.threads,
+        ..Default::default()
+    };
+    let mut resident = match model {
+        Some(path) if wanted(Group::Model) || wanted(Group::Peer) => {
+            says("Reading the model");
+            Some(Resident::open(path, &engine, stop)?)
+        }
+        _ => None,
+    };
+    let threads = match (&resident, options.threads) {
+        (Some(resident), _) => resident.threads,
+        (None, Some(threads)) => threads,
+        (None, None) => std::thread::available_parallelism().map_or(1, |n| n.get()),
+    };
+    let level = dispatch::level();
+    let mut run = Run {
+        rounds: options.rounds,
+        stop,
+        level,
+        teams: [Threads::new(1), Threads::new(threads)]
+            .into_iter()
+            .collect::<std::io::Result<Vec<_>>>()
+            .map_err(Error::Threads)?,
+        report: Report {
+            about: About {
+                processor: machine::processor(),
+                threads,
+                level: named(level).to_owned(),
+                memory: machine::memory(),
+                model: resident.as_ref().map(|r| r.about.clone()),
+                version: env!("CARGO_PKG_VERSION"),
+            },
+            lines: Vec::new(),
+            notes: Vec::new(),
+        },
+    };
+    let mut data = Vec::new();
+    if wanted(Group::Machine) || wanted(Group::Kernels) || resident.is_some() {
+        machine::reserve_huge(&mut data, PRODUCT_BYTES);
+        data.resize(PRODUCT_BYTES, 1);
+    }
+    if wanted(Group::Machine) {
+        says("Measuring memory and arithmetic");
+        run.machine(&data)?;
+    }
+    if let Some(path) = model.filter(|_| wanted(Group::Disk)) {
+        says("Measuring the disk");
+        run.disk(path)?;
+    }
+    if wanted(Group::Kernels) {
+        run.kernels(&mut data, says)?;
+    }
+    if let Some(resident) = resident.as_mut().filter(|_| wanted(Group::Model)) {
+        says("Measuring answers and prompts");
+        run.model(resident, &data)?;
+    }
+    drop(data);
+    if let (Some(resident), Some((command, pairs))) = (&mut resident, &options.peer) {
+        run.peer(resident, command, *pairs, says)?;
+    }
+    Ok(run.report)
+}
+
+fn named(level: Level) -> &'static str {
+    match level {
+        Level::Baseline => "no vector instructions",
+        Level::Avx2 => "AVX2",
+        Level::Avx512 => "AVX-512",
+    }
+}
+
+struct Run<'a> {
+    rounds: usize,
+    stop: &'a AtomicBool,
+    level: Level,
+    /// One thread, and all of them.
+    teams: Vec<Threads>,
+    report: Report,
+}
+
+impl Run<'_> {
+    fn go_on(&self) -> Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Error::Stopped),
+            false => Ok(()),
+        }
+    }
+
+    /// Rounds after one that warms up.
+    fn rounds<T>(&self, mut round: impl FnMut() -> Result<T>) -> Result<Vec<T>> {
+        self.go_on()?;
+        round()?;
+        (0..self.rounds)
+            .map(|_| {
+                self.go_on()?;
+                round()
+            })
+            .collect()
+    }
+
+    fn machine(&mut self, data: &[u8]) -> Result<()> {
+        for team in &self.teams {
+            let rates = self.rounds(|| Ok(machine::reading(team, data)))?;
+            let line = Line::plain(
+                format!("memory.{}", team.count()),
+                format!("Reading memory, {team}"),
+                median(rates),
+                Unit::Rate,
+            );
+            self.report.lines.push(line);
+        }
+        let one = &self.teams[0];
+        let rates = self.rounds(|| Ok(machine::multiplying(one, self.level)))?;
+        let name = "Multiply-adds in f32, 1 thread";
+        let line = Line::plain("multiply-adds.1", name, median(rates), Unit::Flops);
+        self.report.lines.push(line);
+        Ok(())
+    }
+
+    fn disk(&mut self, path: &Path) -> Result<()> {
+        let file = match direct::open(path) {
+            Ok(file) => file,
+            Err(error) => {
+                let note = format!(
+                    "The disk was not measured: {} cannot be read past the system's cache ({error}).",
+                    path.display()
+                );
+                self.report.notes.push(note);
+                return Ok(());
+            }
+        };
+        let failed = |source| Error::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let pieces = file.metadata().map_err(failed)?.len() / READ_BYTES as u64;
+        if pieces == 0 {
+            let note = "The disk was not measured: the model file is too small.".to_owned();
+            self.report.notes.push(note);
+            return Ok(());
+        }
+        // Far apart, in no order that a disk could guess.
+        let places: Vec<u64> = (0..READS as u64)
+            .map(|i| i * 7919 % pieces * READ_BYTES as u64)
+            .collect();
+        let rates = self.rounds(|| {
+            let reads = direct::read(&file, &places, READ_BYTES, READERS).map_err(failed)?;
+            Ok(reads.rate())
+        })?;
+        let name = "Reading the disk past the system's cache";
+        self.report
+            .lines
+            .push(Line::plain("disk", name, median(rates), Unit::Rate));
+        Ok(())
+    }
+
+    fn kernels(&mut self, data: &mut [u8], says: &mut dyn FnMut(&str)) -> Result<()> {
+        for (format, id, name, bar) in PRODUCTS {
+            says(&format!("Measuring {name} with one token"));
+            format.fill(data);
+            let mut product = Sample::one_token(format, self.level, data);
+            for (number, team) in self.teams.iter().enumerate() {
+                let rounds = self.rounds(|| Ok(product.against_reading(team)))?;
+                let line = line(
+                    format!("{id}.one.{}", team.count()),
+                    format!("{name} times one token, {team}"),
+                    &rounds,
+                    Unit::Rate,
+                );
+                // The bars are for the whole machine.
+                let whole = number + 1 == self.teams.len();
+                self.report.lines.push(line.bar(bar.filter(|_| whole)));
+            }
+        }
+        let (format, id, name, _) = PRODUCTS[0];
+        let weights = &mut data[..Sample::many_tokens_bytes(format)];
+        format.fill(weights);
+        for tokens in [64, 512] {
+            says(&format!("Measuring {name} with {tokens} tokens"));
+            let mut product = Sample::many_tokens(format, self.level, weights, tokens);
+            let rounds = self.rounds(|| Ok(product.against_multiplying(&self.teams[0])))?;
+            let line = line(
+                format!("{id}.{tokens}.1"),
+                format!("{name} times {tokens} tokens, 1 thread"),
+                &rounds,
+                Unit::Flops,
+            );
+            self.report.lines.push(line.bar(Bar::least(0.6, 0.9)));
+        }
+        Ok(())
+    }
+
+    fn model(&mut self, resident: &mut Resident, data: &[u8]) -> Result<()> {
+        let per_token = resident.about.bytes_per_token as f64 / 1e9;
+        let all = &self.teams[self.teams.len() - 1];
+        let rounds = self.rounds(|| {
+            // Before and after, because an answer takes longer than a machine stays the same.
+            let before = machine::reading(all, data);
+            let done = resident.rate(Test::Answer(ANSWER), self.stop)?;
+            let after = machine::reading(all, data);
+            let limit = (before + after) / 2.0 / per_token;
+            Ok(Round { done, limit })
+        })?;
+        let decode = line(
+            "decode".into(),
+            "Writing an answer".into(),
+            &rounds,
+            Unit::Tokens,
+        );
+        let rates = self.rounds(|| resident.rate(Test::Prompt(PROMPT), self.stop))?;
+        let name = format!("Reading a prompt of {PROMPT} tokens");
+        self.report.lines.extend([
+            decode.bar(Bar::least(0.8, 0.9)),
+            Line::plain("prefill", name, median(rates), Unit::Tokens),
+        ]);
+        Ok(())
+    }
+
+    /// Pairs of the same test with us and with the peer, in turns of who is first.
+    fn peer(
+        &mut self,
+        resident: &mut Resident,
+        command: &str,
+        pairs: usize,
+        says: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let mut results: Vec<(Test, Vec<Round>)> = Vec::new();
+        for pair in 0..pairs {
+            self.go_on()?;
+            says(&format!("Running the peer, {} of {pairs}", pair + 1));
+            // What is measured first of all is what the peer measures, so the first pair begins with it.
+            let mut ours = Vec::new();
+            if pair % 2 == 1 {
+                for (test, _) in &results {
+                    ours.push((*test, resident.rate(*test, self.stop)?));
+                }
+            }
+            for Speed { test, rate } in peer::run(command)? {
+                self.go_on()?;
+                let known = ours.iter().find(|(t, _)| *t == test).map(|(_, rate)| *rate);
+                let done = match known {
+                    Some(done) => done,
+                    None => resident.rate(test, self.stop)?,
+                };
+                let round = Round { done, limit: rate };
+                match results.iter_mut().find(|(t, _)| *t == test) {
+                    Some((_, rounds)) => rounds.push(round),
+                    None => results.push((test, vec![round])),
+                }
+            }
+        }
+        for (test, rounds) in results {
+            let (id, name, bar) = match test {
+                Test::Answer(n) => (
+                    "answer",
+                    format!("Writing {n} tokens"),
+                    Bar::least(1.4, 1.7),
+                ),
+                Test::Prompt(n) => (
+                    "prompt",
+                    format!("Reading {n} tokens"),
+                    Bar::least(1.6, 2.5),
+                ),
+            };
+            let whole = line(
+                format!("peer.{id}"),
+                format!("{name}, of the peer's"),
+                &rounds,
+                Unit::Tokens,
+            );
+            let pairs = rounds.iter().enumerate().map(|(number, pair)| {
+                let number = number + 1;
+                let id = format!("peer.{id}.{number}");
+                line(id, format!("  pair {number}"), &[*pair], Unit::Tokens)
+            });
+            self.report.lines.push(whole.bar(bar));
+            self.report.lines.extend(pairs);
+        }
+        Ok(())
+    }
+}
+
+/// What is multiplied in a model of this kind, with names for programs and for people, and the bar with one token.
+const PRODUCTS: [(Format, &str, &str, Option<Bar>); 4] = [
+    (
+        Format::Mxfp4,
+        "mxfp4",
+        "Experts (MXFP4)",
+        Bar::least(0.85, 0.95),
+    ),
+    (Format::Fp8, "fp8", "FP8 weights", Bar::least(0.85, 0.93)),
+    (Format::Q8, "q8_0", "Q8_0 weights", Bar::least(0.85, 0.93)),
+    (Format::Bf16, "bf16", "BF16 weights", None),
+];
+
+/// The line of some rounds.
+fn line(id: String, name: String, rounds: &[Round], unit: Unit) -> Line {
+    let middle = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
+    Line::plain(id, name, middle(|r| r.done), unit)
+        .of(middle(|r| r.limit), middle(|r| r.done / r.limit))
+}

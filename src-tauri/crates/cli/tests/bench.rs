@@ -1,0 +1,205 @@
+//! `fastar bench` with the real program: what it prints, what it leaves behind, what it refuses. Never how fast it was.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Ended, fastar, refused, run, signal, text};
+use serde_json::Value;
+
+const TINY: [&str; 8] = [
+    "bench", "--shape", "tiny", "--only", "model", "--rounds", "1", "--folder",
+];
+
+fn left_in(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn a_model_is_made_measured_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run(&[
+        &TINY[..],
+        &[text(folder.path()), "--json", "--threads", "2"],
+    ]
+    .concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(left_in(folder.path()), 0);
+
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let about = &report["about"];
+    assert_eq!(about["threads"], 2);
+    assert_eq!(about["model"]["name"], "tiny-fp8.fst");
+    let lines = report["lines"].as_array().unwrap();
+    let ids: Vec<&str> = lines.iter().map(|l| l["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["decode", "prefill"]);
+    for line in lines {
+        assert_eq!(line["unit"], "tokens/s");
+        assert!(line["value"].as_f64().unwrap() > 0.0, "{line}");
+    }
+    // What memory allows is told of answers, as a rate and as a share of one round.
+    let number = |name: &str| lines[0][name].as_f64().unwrap();
+    let share = number("value") / number("limit");
+    assert!((number("share") - share).abs() < 1e-9, "{}", lines[0]);
+}
+
+#[test]
+fn people_get_a_table_without_the_bars_of_the_project() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [&TINY[..], &[text(folder.path()), "--dense", "fp8"]].concat();
+    let plain = run(&arguments);
+    assert_eq!(plain.code, Some(0), "{plain:?}");
+    assert!(plain.out.contains("Writing an answer"), "{plain:?}");
+    assert!(!plain.out.contains("bar"), "{plain:?}");
+    let bars = run(&[&arguments[..], &["--bars"]].concat());
+    assert!(bars.out.contains("; bar 0.8 (0.9): "), "{bars:?}");
+}
+
+#[test]
+fn a_kept_model_stays_and_can_be_measured_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let keep = [&TINY[..], &[text(folder.path()), "--keep"]].concat();
+    let ended = run(&keep);
+    let file = folder.path().join("tiny-fp8.fst");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.err.contains(text(&file)), "{ended:?}");
+    let verified = run(&["verify", "--full", text(&file)]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    let sentence = refused(&keep);
+    assert!(
+        sentence.contains("is there already; measure it with --model"),
+        "{sentence}"
+    );
+    let again = run(&[
+        "bench",
+        "--only",
+        "model",
+        "--rounds",
+        "1",
+        "--model",
+        text(&file),
+    ]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert_eq!(left_in(folder.path()), 1);
+}
+
+#[test]
+fn ctrl_c_takes_the_model_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let rounds = ["--rounds", "1000000"];
+    let arguments: Vec<&str> = TINY[..5]
+        .iter()
+        .copied()
+        .chain(rounds)
+        .chain(["--folder", text(folder.path())])
+        .collect();
+    let child = fastar(&arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let made = || {
+        let inside = fs::read_dir(folder.path()).ok()?.next()?.ok()?.path();
+        inside.join("tiny-fp8.fst").exists().then_some(())
+    };
+    while made().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(&child, "INT");
+    let ended: Ended = child.wait_with_output().unwrap().into();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
+    assert_eq!(left_in(folder.path()), 0);
+}
+
+#[test]
+fn a_peer_is_run_by_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    let peer = "printf '| test | t/s |\\n| pp16 | 40.0 ± 1.0 |\\n| tg4 | 8.0 ± 0.5 |\\n'";
+    let arguments = [
+        "bench",
+        "--shape",
+        "tiny",
+        "--only",
+        "peer",
+        "--pairs",
+        "3",
+        "--json",
+        "--peer",
+        peer,
+        "--folder",
+        text(folder.path()),
+    ];
+    let ended = run(&arguments);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let lines = report["lines"].as_array().unwrap();
+    let find = |id: &str| lines.iter().find(|line| line["id"] == id).unwrap();
+    for (id, theirs) in [("peer.prompt", 40.0), ("peer.answer", 8.0)] {
+        assert_eq!(find(id)["limit"], theirs);
+        let mut shares: Vec<f64> = (1..=3)
+            .map(|pair| {
+                let pair = find(&format!("{id}.{pair}"));
+                let share = pair["value"].as_f64().unwrap() / theirs;
+                assert!(
+                    (pair["share"].as_f64().unwrap() - share).abs() < 1e-9,
+                    "{pair}"
+                );
+                share
+            })
+            .collect();
+        shares.sort_by(f64::total_cmp);
+        assert_eq!(find(id)["share"], shares[1]);
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = folder.path().join("none");
+    let sentence = refused(&["bench", "--only", "model", "--model", text(&none)]);
+    assert!(sentence.contains(text(&none)), "{sentence}");
+    let sentence = refused(&[
+        "bench",
+        "--shape",
+        "tiny",
+        "--only",
+        "model",
+        "--folder",
+        text(&none),
+    ]);
+    assert!(
+        sentence.contains("No folder could be made in"),
+        "{sentence}"
+    );
+    let peer = [
+        "bench",
+        "--shape",
+        "tiny",
+        "--only",
+        "peer",
+        "--folder",
+        text(folder.path()),
+        "--peer",
+        "exit 3",
+    ];
+    let sentence = refused(&peer);
+    assert!(sentence.contains("`exit 3` failed"), "{sentence}");
+    assert_eq!(left_in(folder.path()), 0);
+
+    for usage in [
+        &["bench", "--shape", "flash7L"][..],
+        &["bench", "--only", "everything"],
+        &["bench", "--only", "peer"],
+        &["bench", "--rounds", "0"],
+        &["bench", "--pairs", "3"],
+        &["bench", "--level", "sse9"],
+        &["bench", "--model", "a.fst", "--shape", "tiny"],
+    ] {
+        assert_eq!(run(usage).code, Some(2), "{usage:?}");
+    }
+}
