@@ -21,6 +21,7 @@ mod fused;
 mod lanes;
 pub mod matrix;
 pub mod mxfp4;
+pub mod processors;
 pub mod product;
 pub mod q8_0;
 pub mod rounding;

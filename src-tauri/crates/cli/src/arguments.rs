@@ -63,7 +63,7 @@ pub struct ModelOptions {
     /// Folder with a single .fst file in it
     #[arg(long, value_name = "FOLDER")]
     pub model_dir: Option<PathBuf>,
-    /// Threads to compute on; all cores when not given
+    /// Threads to compute on; one for each core when not given
     #[arg(long, value_name = "N", value_parser = count)]
     pub threads: Option<usize>,
 }
@@ -538,6 +538,8 @@ mod tests {
             "run --prompt a --top_p nan",
             "run --prompt a --tokens 0",
             "run --prompt a --threads 0",
+            "run --prompt a --threads -1",
+            "run --prompt a --threads abc",
             "run --prompt a --model m --model-dir d",
             "serve --port 65536",
             "serve --port -1",

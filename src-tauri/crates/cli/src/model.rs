@@ -22,7 +22,7 @@ pub fn open(options: &ModelOptions, reference: bool) -> Result<Model, Failure> {
         ..Options::default()
     };
     let path = file(options.model.as_deref(), options.model_dir.as_deref())?;
-    Ok(match path {
+    let model = match path {
         Some(path) => Model {
             engine: Engine::open(&path, &settings)?,
             name: path
@@ -35,7 +35,11 @@ pub fn open(options: &ModelOptions, reference: bool) -> Result<Model, Failure> {
             engine: Engine::from_static(fastar_app::demo::bytes(), &settings)?,
             name: "the built-in demo model".into(),
         },
-    })
+    };
+    if let Some(warning) = &model.engine.facts().warning {
+        eprintln!("{warning}");
+    }
+    Ok(model)
 }
 
 /// Opens a model that will read and write text.

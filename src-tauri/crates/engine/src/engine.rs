@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastar_fst::{Container, Dtype, EffortTable};
+use fastar_kernels::processors::{Processors, stay_on};
 use fastar_kernels::product::Arithmetic;
 use fastar_kernels::team::Team;
 
@@ -18,7 +19,7 @@ const MOST_THREADS: usize = 512;
 /// How to load a model.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Threads to compute on; all cores this process may use when none.
+    /// Threads to compute on; when none, one for each core this process may use, or fewer where its quota of time is less.
     pub threads: Option<usize>,
     /// Never round a vector to eight bits, where doing so is faster (see the page of [the model](crate)); to compare with.
     pub exact: bool,
@@ -57,6 +58,8 @@ pub struct ModelFacts {
     pub threads: usize,
     /// False when the container has no tokenizer: only token ids can be used.
     pub has_tokenizer: bool,
+    /// What is unwise about the number of threads that was asked for, a sentence for people.
+    pub warning: Option<String>,
     /// What the file cannot do and what to do about it, a sentence for people.
     pub limit: Option<String>,
 }
@@ -104,17 +107,7 @@ impl Engine {
             .transpose()?;
         // Where nothing is known, the older table: it adds least to a prompt.
         let efforts = container.effort_table().unwrap_or_default();
-        let threads = match options.threads {
-            Some(n) if !(1..=MOST_THREADS).contains(&n) => {
-                return Err(Error::Input(format!(
-                    "The number of threads is {n}; it must be from 1 to {MOST_THREADS}."
-                )));
-            }
-            Some(n) => n,
-            None => std::thread::available_parallelism().map_or(1, |n| n.get()),
-        };
-        let team = Team::new(threads, threads, |_| {})
-            .map_err(|e| Error::Input(format!("{threads} threads could not be started: {e}.")))?;
+        let (team, warning) = team(options.threads, &Processors::find())?;
         let facts = ModelFacts {
             file_bytes: container.file_bytes(),
             parameters: parameters(container),
@@ -122,7 +115,8 @@ impl Engine {
             experts: model.config.n_routed_experts,
             vocab: model.config.vocab_size,
             context: model.config.max_position_embeddings,
-            threads,
+            threads: team.threads(),
+            warning,
             has_tokenizer: tokenizer.is_some(),
             limit: container.limit(),
         };
@@ -171,6 +165,56 @@ impl Engine {
     }
 }
 
+/// The threads of an engine: those asked for, or one for each core; and what is unwise about them.
+///
+/// As many as there are cores stay on a core each. More than there are processors wait for each other; beyond four times as many nothing but
+/// waiting would come of it, and no more are started.
+fn team(asked: Option<usize>, processors: &Processors) -> Result<(Team, Option<String>)> {
+    let wanted = match asked {
+        Some(n) if !(1..=MOST_THREADS).contains(&n) => {
+            return Err(Error::Input(format!(
+                "The number of threads is {n}; it must be from 1 to {MOST_THREADS}."
+            )));
+        }
+        Some(n) => n,
+        None => processors.threads(),
+    };
+    let threads = wanted.min(4 * processors.allowed);
+    let best = processors.threads();
+    let counted = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let reason = if wanted > processors.allowed {
+        let allowed = counted(processors.allowed, "processor");
+        Some(format!("this program may use {allowed}"))
+    } else if processors.affordable(wanted) < wanted {
+        let quota = processors.quota.unwrap_or_default();
+        Some(format!(
+            "this program is granted the time of {quota} processors"
+        ))
+    } else {
+        None
+    };
+    let warning = reason.map(|reason| {
+        let asked = counted(wanted, "thread");
+        let started = match threads {
+            n if n < wanted => format!("; {n} are started"),
+            _ => String::new(),
+        };
+        format!(
+            "{asked} were asked for and {reason}{started}. {} would be faster.",
+            counted(best, "thread")
+        )
+    });
+    let places = processors.clone();
+    let begin = move |thread| {
+        if let Some(processor) = places.place(thread, threads) {
+            stay_on(processor);
+        }
+    };
+    let team = Team::new(threads, processors.affordable(processors.allowed), begin)
+        .map_err(|e| Error::Input(format!("{threads} threads could not be started: {e}.")))?;
+    Ok((team, warning))
+}
+
 /// Weights in all: dense ones without their scales and the tables of the hash layers, and every expert.
 fn parameters(container: &Container) -> u64 {
     let dense: u64 = container
@@ -187,4 +231,51 @@ fn parameters(container: &Container) -> u64 {
         .map(|m| (m.rows * m.columns) as u64)
         .sum();
     dense + (layers * experts) as u64 * each
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn processors(cores: usize, allowed: usize, quota: Option<f64>) -> Processors {
+        Processors {
+            cores: (0..cores).collect(),
+            allowed,
+            quota,
+        }
+    }
+
+    #[test]
+    fn threads_are_those_asked_for_and_what_is_unwise_is_said() {
+        let some = |asked, of: &Processors| {
+            let (team, warning) = team(asked, of).unwrap();
+            (team.threads(), warning.unwrap_or_default())
+        };
+        let two = processors(2, 4, None);
+        assert_eq!(some(None, &two), (2, String::new()));
+        assert_eq!(some(Some(1), &two), (1, String::new()));
+        assert_eq!(some(Some(4), &two), (4, String::new()));
+        let (threads, warning) = some(Some(512), &two);
+        assert_eq!(threads, 16);
+        assert_eq!(
+            warning,
+            "512 threads were asked for and this program may use 4 processors; 16 are started. 2 threads would be faster."
+        );
+        let granted = processors(4, 4, Some(1.5));
+        assert_eq!(some(None, &granted), (1, String::new()));
+        let (threads, warning) = some(Some(2), &granted);
+        assert_eq!(threads, 2);
+        assert_eq!(
+            warning,
+            "2 threads were asked for and this program is granted the time of 1.5 processors. 1 thread would be faster."
+        );
+        for wrong in [0, 513] {
+            let error = team(Some(wrong), &two).err().unwrap().to_string();
+            assert_eq!(
+                error,
+                format!("The number of threads is {wrong}; it must be from 1 to 512.")
+            );
+        }
+    }
 }

@@ -79,6 +79,7 @@ impl Script {
                 vocab: 5,
                 context: 4096,
                 threads: 2,
+                warning: None,
                 has_tokenizer: true,
                 limit: None,
             },
