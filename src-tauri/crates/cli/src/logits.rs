@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
+use fastar_engine::Options;
 use fastar_engine::diagnostic::{self, Logits};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, serialize};
@@ -16,7 +17,13 @@ use crate::{model, prompt};
 pub fn logits(options: &LogitsOptions) -> Result<(), Failure> {
     let ids = read_ids(&options.tokens)?;
     refuse_inputs_as_output(options)?;
-    let model = model::open(&options.model, options.reference)?;
+    // For comparing: nothing is rounded that the model does not ask for.
+    let arithmetic = Options {
+        exact: true,
+        reference: options.reference,
+        ..Options::default()
+    };
+    let model = model::open(&options.model, arithmetic)?;
     let logits = diagnostic::logits(
         &model.engine,
         &ids,

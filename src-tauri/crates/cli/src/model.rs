@@ -15,11 +15,10 @@ pub struct Model {
 }
 
 /// Opens the model of the options, or the built-in one.
-pub fn open(options: &ModelOptions, reference: bool) -> Result<Model, Failure> {
+pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failure> {
     let settings = Options {
         threads: options.threads,
-        reference,
-        ..Options::default()
+        ..arithmetic
     };
     let path = file(options.model.as_deref(), options.model_dir.as_deref())?;
     let model = match path {
@@ -44,7 +43,7 @@ pub fn open(options: &ModelOptions, reference: bool) -> Result<Model, Failure> {
 
 /// Opens a model that will read and write text.
 pub fn open_for_text(options: &ModelOptions) -> Result<Model, Failure> {
-    let model = open(options, false)?;
+    let model = open(options, Options::default())?;
     if model.engine.facts().has_tokenizer {
         return Ok(model);
     }
