@@ -10,7 +10,8 @@
 //! **Error** against `f32` activations: `0.5001 sum_b d_b sum_k |w_k|` from rounding them ([`activations`](crate::activations)), and at most
 //! `(b / 2 + 6) 2^-24 sum_b sum_j |word_j s_b d_b|` from the sum.
 //!
-//! A core of a Zen 4 does 27 GB/s of the 33 it can read, bound by arithmetic. AVX-512 runs the same code: what it would save is small beside that.
+//! One token: a core of a Zen 4 does 27 GB/s of the 33 it can read, bound by arithmetic. AVX-512 runs the same code: what it would save is small beside
+//! that. Many tokens: AVX-512 has code of its own.
 
 use std::ops::Range;
 
@@ -39,7 +40,19 @@ pub(crate) fn part(
     let mut sums = [[0.0; SUMS]; TILE];
     for (tile, out) in x.tiles().zip(out.chunks_mut(TILE * width)) {
         let sums = &mut sums[..tile.tokens];
-        for (i, r) in rows.clone().enumerate() {
+        #[allow(unused_mut)]
+        let mut done = 0;
+        #[cfg(target_arch = "x86_64")]
+        if tile.tokens > 1 && level.available() >= Level::Avx512 {
+            while done + avx512::ROWS <= width {
+                let row = |i: usize| &data[(rows.start + done + i) * bytes..][..bytes];
+                let four = std::array::from_fn(row);
+                // SAFETY: the level is available, so this processor has what the function is compiled for.
+                unsafe { avx512::rows_product(four, tile, &mut out[done..], width) };
+                done += avx512::ROWS;
+            }
+        }
+        for (i, r) in rows.clone().enumerate().skip(done) {
             row_product(level, &data[r * bytes..(r + 1) * bytes], tile, sums);
             for (out, sums) in out.chunks_exact_mut(width).zip(&*sums) {
                 out[i] = tree(*sums);
@@ -83,6 +96,9 @@ fn plain_row_product(row: &[u8], x: Tile<'_>, sums: &mut [[f32; SUMS]]) {
         }
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
