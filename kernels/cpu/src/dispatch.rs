@@ -65,7 +65,8 @@ pub enum Level {
     Baseline,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
-    /// The same and AVX-512 F, BW, VL, DQ, VBMI and VNNI (Intel from Ice Lake, AMD from Zen 4).
+    /// The same and AVX-512 F, BW, VL, DQ, VBMI and VNNI (Intel from Ice Lake, AMD from Zen 4). Run and measured on Zen 4 only; on Zen 5 and on Intel's
+    /// processors it has not been run yet, and the self-test decides.
     Avx512,
 }
 
@@ -142,6 +143,9 @@ mod tests {
 
     #[test]
     fn what_this_processor_has_passes_the_self_test() {
-        assert_eq!(level(), supported());
+        if std::env::var_os("FASTAR_CPU").is_none() {
+            assert_eq!(level(), supported());
+        }
+        assert!(selftest::agrees(supported()));
     }
 }

@@ -9,6 +9,10 @@
 //!
 //! [`Team::run`] moves the caller's work onto the first member; inside it, [`for_each`] finds the team and shares out. Anywhere else [`for_each`] works
 //! alone. There is no allocation and, while members are awake, no lock and no call of the system in sharing out.
+//!
+//! Measured beside rayon (two cores of a Zen 4, eight tasks of nothing to 16 microseconds, pauses of as much between pieces): the cost of sharing out is alike,
+//! 0.05 to 3 microseconds and at most 2 less than rayon's. What the team is for is the rest: parts that follow each other in memory, members that stay on
+//! their cores, and a crowd that waits asleep.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,8 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
 
-/// How often a waiting member looks before it sleeps: some tens of microseconds, longer than a token's short pauses and far shorter than the
-/// time a person notices a busy processor.
+/// How often a waiting member looks before it sleeps: some tens of microseconds, longer than most pauses within a token and far shorter than
+/// anything a person notices of a busy processor.
 const LOOKS: u32 = if cfg!(miri) { 4 } else { 2_000 };
 /// The same for members that cannot all have a processor: who looks on takes it from who works.
 const LOOKS_OF_A_CROWD: u32 = 1;
@@ -124,7 +128,7 @@ impl Part {
 }
 
 impl Shared {
-    /// Takes tasks of `piece` until there are none, own ones first. The first is `ahead` of nobody else.
+    /// Takes tasks of `piece` until there are none, own ones first.
     fn work(&self, piece: u32, member: usize) {
         let count = self.parts.len();
         for i in 0..count {
