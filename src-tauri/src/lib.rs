@@ -96,6 +96,7 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
         .invoke_handler(tauri::generate_handler![
             commands::system::app_info,
             commands::models::model_state,
+            commands::models::model_memory,
             commands::models::model_choose,
             commands::models::model_use_demo,
             commands::models::model_library,

@@ -1,6 +1,6 @@
 //! The model in use, models on the disk, and choosing others. The page names a model by its file name and never by a path.
 
-use fastar_api::{ApiError, Job, Library, ModelState};
+use fastar_api::{ApiError, Job, Library, ModelMemory, ModelState};
 use fastar_app::{App, guard};
 use tauri::{State, WebviewWindow};
 
@@ -11,6 +11,11 @@ type Result<T> = std::result::Result<T, ApiError>;
 #[tauri::command(rename_all = "snake_case", async)]
 pub(crate) fn model_state(app: State<'_, App>) -> Result<ModelState> {
     guard(|| Ok(app.model_state()))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn model_memory(app: State<'_, App>) -> Result<Option<ModelMemory>> {
+    guard(|| Ok(app.model_memory()))
 }
 
 /// The page never sends a path: the person picks the file in a dialog of ours. A cancelled dialog changes nothing.

@@ -2,6 +2,7 @@
 const COMMANDS: &[&str] = &[
     "app_info",
     "model_state",
+    "model_memory",
     "model_choose",
     "model_use_demo",
     "model_library",

@@ -19,5 +19,7 @@ pub use library::{
     CatalogueEntry, Condition, DownloadRequest, DownloadSettings, DownloadSettingsChange, Library,
     ModelFile,
 };
-pub use model::{AppInfo, Face, ModelInfo, ModelState};
+pub use model::{
+    AppInfo, Face, ModelInfo, ModelMemory, ModelState, Paging, PagingLayer, PagingStep,
+};
 pub use typescript::typescript;

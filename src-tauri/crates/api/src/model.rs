@@ -81,3 +81,106 @@ pub enum ModelState {
         in_use: Option<ModelInfo>,
     },
 }
+
+/// What of the model in use is in memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct ModelMemory {
+    /// Bytes of the weights that are always in memory.
+    #[ts(type = "number")]
+    pub dense_bytes: u64,
+    /// Bytes that experts may take.
+    #[ts(type = "number")]
+    pub cache_bytes: u64,
+    /// Experts that fit.
+    #[ts(type = "number")]
+    pub slots: u64,
+    /// Experts there are.
+    #[ts(type = "number")]
+    pub experts: u64,
+    /// Why the cache is not what was asked for, a sentence.
+    pub note: Option<String>,
+    /// What was read so far; none for the embedded demo, which is in memory as a whole.
+    pub paging: Option<Paging>,
+}
+
+/// What the pager of the experts did since the model was loaded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct Paging {
+    /// Slots that hold an expert.
+    #[ts(type = "number")]
+    pub filled: u64,
+    /// Bytes of one expert.
+    #[ts(type = "number")]
+    pub expert_bytes: u64,
+    /// Tokens computed.
+    #[ts(type = "number")]
+    pub tokens: u64,
+    /// Experts that were in memory when a layer asked for them.
+    #[ts(type = "number")]
+    pub hits: u64,
+    /// Experts that were read because a layer asked for them.
+    #[ts(type = "number")]
+    pub misses: u64,
+    /// Experts that were just being read ahead when a layer asked for them.
+    #[ts(type = "number")]
+    pub late: u64,
+    /// Time in which the computation waited for experts.
+    pub waited_ms: f64,
+    /// Bytes read on demand.
+    #[ts(type = "number")]
+    pub demand_bytes: u64,
+    /// Bytes read ahead.
+    #[ts(type = "number")]
+    pub ahead_bytes: u64,
+    /// Bytes read to fill the cache after the start.
+    #[ts(type = "number")]
+    pub warm_bytes: u64,
+    /// Experts read ahead that were used then.
+    #[ts(type = "number")]
+    pub useful: u64,
+    /// Experts read ahead that left again unused.
+    #[ts(type = "number")]
+    pub wasted: u64,
+    /// The latest step: one token of an answer, or one piece of a prompt.
+    pub last: PagingStep,
+    /// Each layer.
+    pub layers: Vec<PagingLayer>,
+}
+
+/// One step, with the meanings of [`Paging`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct PagingStep {
+    /// Its tokens.
+    #[ts(type = "number")]
+    pub tokens: u64,
+    /// See [`Paging`].
+    #[ts(type = "number")]
+    pub hits: u64,
+    /// See [`Paging`].
+    #[ts(type = "number")]
+    pub misses: u64,
+    /// See [`Paging`].
+    #[ts(type = "number")]
+    pub late: u64,
+    /// See [`Paging`].
+    pub waited_ms: f64,
+    /// See [`Paging`].
+    #[ts(type = "number")]
+    pub demand_bytes: u64,
+}
+
+/// One layer, with the meanings of [`Paging`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct PagingLayer {
+    /// See [`Paging`].
+    #[ts(type = "number")]
+    pub hits: u64,
+    /// See [`Paging`].
+    #[ts(type = "number")]
+    pub misses: u64,
+    /// See [`Paging`].
+    #[ts(type = "number")]
+    pub late: u64,
+    /// See [`Paging`].
+    pub waited_ms: f64,
+}

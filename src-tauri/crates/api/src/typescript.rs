@@ -5,8 +5,8 @@ use ts_rs::{Config, TS};
 use crate::{
     AnswerStats, ApiError, AppInfo, CatalogueEntry, Chat, ChatSummary, Condition, DownloadRequest,
     DownloadSettings, DownloadSettingsChange, ErrorCode, Face, Finish, GenerationEvent, Job,
-    JobKind, JobPhase, JobState, Library, Message, MessageStatus, ModelFile, ModelInfo, ModelState,
-    Role,
+    JobKind, JobPhase, JobState, Library, Message, MessageStatus, ModelFile, ModelInfo,
+    ModelMemory, ModelState, Paging, PagingLayer, PagingStep, Role,
 };
 
 /// The whole text of `ui/src/lib/api/types.ts`.
@@ -29,6 +29,10 @@ pub fn typescript() -> String {
         AppInfo,
         ModelInfo,
         ModelState,
+        PagingStep,
+        PagingLayer,
+        Paging,
+        ModelMemory,
         Role,
         MessageStatus,
         Finish,

@@ -310,7 +310,11 @@ fn from_engine(error: &fastar_engine::Error) -> ApiError {
             ErrorCode::Internal,
             Some("The model file may be damaged. Try again, or choose another model file."),
         ),
-        Engine::SessionFile(_) => (ErrorCode::Storage, None),
+        Engine::SessionFile(_) | Engine::Read(_) => (ErrorCode::Storage, None),
+        Engine::Memory(_) => (
+            ErrorCode::NoModel,
+            Some("Close other programs, or choose a smaller expert cache."),
+        ),
         Engine::Cancelled => (ErrorCode::Internal, None),
     };
     ApiError {

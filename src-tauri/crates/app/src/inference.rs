@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastar_engine::{
-    Answer, Cancel, Engine, Event, Message, ModelFacts, Options, Sampling, Session,
+    Answer, Cancel, Engine, Event, Message, ModelFacts, Options, Sampling, Session, Statistics,
 };
 
 /// Where a model comes from.
@@ -25,6 +25,10 @@ pub trait Model: Send + Sync {
     fn facts(&self) -> &ModelFacts;
     /// A fresh timeline; it stays on the thread that made it.
     fn timeline(&self) -> Box<dyn Timeline>;
+    /// See [`Engine::statistics`].
+    fn statistics(&self) -> Option<Statistics> {
+        None
+    }
 }
 
 /// One conversation's cached state.
@@ -46,14 +50,14 @@ pub trait Timeline {
 }
 
 /// Loads a model; called on a thread of its own.
-pub type Loader = Arc<dyn Fn(&Source) -> fastar_engine::Result<Arc<dyn Model>> + Send + Sync>;
+pub type Loader =
+    Arc<dyn Fn(&Source, &Options) -> fastar_engine::Result<Arc<dyn Model>> + Send + Sync>;
 
 /// Loads with the engine.
-pub fn load(source: &Source) -> fastar_engine::Result<Arc<dyn Model>> {
-    let options = Options::default();
+pub fn load(source: &Source, options: &Options) -> fastar_engine::Result<Arc<dyn Model>> {
     let engine = match source {
-        Source::Demo => Engine::from_static(crate::demo::bytes(), &options)?,
-        Source::File(path) => Engine::open(path, &options)?,
+        Source::Demo => Engine::from_static(crate::demo::bytes(), options)?,
+        Source::File(path) => Engine::open(path, options)?,
     };
     if !engine.facts().has_tokenizer {
         return Err(fastar_engine::Error::Tokenizer(
@@ -81,6 +85,10 @@ impl Model for EngineModel {
             engine: self.0.clone(),
             session: self.0.session(),
         })
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        self.0.statistics()
     }
 }
 

@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex};
 
 use fastar_api::{
     ApiError, AppInfo, Chat, ChatSummary, DownloadRequest, DownloadSettings,
-    DownloadSettingsChange, ErrorCode, Face, Job, JobKind, Library, ModelState,
+    DownloadSettingsChange, ErrorCode, Face, Job, JobKind, Library, ModelMemory, ModelState,
 };
 
 pub use error::guard;
@@ -66,6 +66,8 @@ pub struct Options {
     pub temperature: f32,
     /// Loads models.
     pub loader: inference::Loader,
+    /// Most bytes of memory for experts, for this run; what the settings say when none.
+    pub cache_bytes: Option<u64>,
     /// Where models are kept, for this run; the folder the person chose when none.
     pub models_folder: Option<PathBuf>,
     /// Does the work of jobs in the place of the real one; for tests.
@@ -96,6 +98,7 @@ impl Options {
             model: path("FASTAR_MODEL"),
             temperature,
             loader: Arc::new(inference::load),
+            cache_bytes: None,
             models_folder: path("FASTAR_MODELS_DIR"),
             workshop: None,
         })
@@ -166,7 +169,12 @@ impl App {
         let models_folder = absolute(options.models_folder)?;
         let chats = Arc::new(chats);
         let settings = Arc::new(Mutex::new(settings));
-        let models = Models::start(options.loader, Arc::clone(&settings), given)?;
+        let how = fastar_engine::Options {
+            cache_bytes: options.cache_bytes,
+            hot_lists: Some(data.path().join("hot-experts")),
+            ..fastar_engine::Options::default()
+        };
+        let models = Models::start(options.loader, how, Arc::clone(&settings), given)?;
         let workshop = options.workshop.unwrap_or_else(|| {
             let (settings, folder) = (Arc::clone(&settings), data.path().to_owned());
             Arc::new(install::Installer::new(move || {
@@ -219,6 +227,11 @@ impl App {
     /// Where the model is on its way from file to answers.
     pub fn model_state(&self) -> ModelState {
         self.0.models.state()
+    }
+
+    /// What the model in use has in memory, and what it read so far; none while there is no model.
+    pub fn model_memory(&self) -> Option<ModelMemory> {
+        self.0.models.memory()
     }
 
     /// Begins to load a model file that the person chose on this computer. It is remembered once it works.

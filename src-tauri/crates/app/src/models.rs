@@ -7,18 +7,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use fastar_api::{ApiError, ModelInfo, ModelState};
-use fastar_engine::Cancel;
+use fastar_api::{ApiError, ModelInfo, ModelMemory, ModelState, Paging, PagingLayer, PagingStep};
+use fastar_engine::{Cancel, Options, Statistics};
 
 use crate::error::{Error, Result, guard, lock};
 use crate::inference::{Loader, Model, Source};
 use crate::settings::Settings;
+use crate::settings::registry::EXPERT_CACHE;
 
 /// A waiting answer looks so often whether it was stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) struct Models {
     loader: Loader,
+    /// How models are loaded, apart from what the settings say.
+    options: Options,
     settings: Arc<Mutex<Settings>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -49,6 +52,7 @@ impl Models {
     /// Begins to load `given` (for this run only), else the remembered file, else the demo.
     pub(crate) fn start(
         loader: Loader,
+        options: Options,
         settings: Arc<Mutex<Settings>>,
         given: Option<PathBuf>,
     ) -> Result<Arc<Self>> {
@@ -57,6 +61,7 @@ impl Models {
             .map_or(Source::Demo, Source::File);
         let models = Arc::new(Self {
             loader,
+            options,
             settings,
             state: Mutex::new(State {
                 shown: ModelState::Loading {
@@ -199,7 +204,16 @@ impl Models {
 
     fn read(&self, source: &Source, number: u64) -> std::result::Result<Loaded, ApiError> {
         let _span = tracing::info_span!("load", model = %name(source)).entered();
-        let model = guard(|| (self.loader)(source).map_err(|error| Error::from(error).into()))?;
+        let mut options = self.options.clone();
+        options.cache_bytes = options
+            .cache_bytes
+            .or_else(|| lock(&self.settings).number(&EXPERT_CACHE));
+        let model =
+            guard(|| (self.loader)(source, &options).map_err(|error| Error::from(error).into()))?;
+        let memory = &model.facts().memory;
+        if let Some(note) = &memory.note {
+            tracing::warn!("{note}");
+        }
         let info = info(source, model.facts());
         Ok(Loaded {
             number,
@@ -214,6 +228,21 @@ impl Models {
             Source::File(path) => Some(path.as_path()),
         };
         Ok(lock(&self.settings).set_model(path)?)
+    }
+
+    /// What the model in use has in memory, and what it read.
+    pub(crate) fn memory(&self) -> Option<ModelMemory> {
+        let model = lock(&self.state).in_use.as_ref()?.model.clone();
+        let plan = &model.facts().memory;
+        let statistics = model.statistics();
+        Some(ModelMemory {
+            dense_bytes: plan.dense_bytes,
+            cache_bytes: plan.cache_bytes,
+            slots: plan.slots as u64,
+            experts: plan.experts as u64,
+            note: plan.note.clone(),
+            paging: statistics.map(paging),
+        })
     }
 
     /// Name of the model that will write the next answer; an error when none will.
@@ -240,6 +269,42 @@ impl Models {
                 .0;
         }
         state.in_use.clone().map(Some).ok_or(Error::NoModel)
+    }
+}
+
+fn paging(s: Statistics) -> Paging {
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    Paging {
+        filled: s.filled,
+        expert_bytes: s.expert_bytes,
+        tokens: s.tokens,
+        hits: s.hits,
+        misses: s.misses,
+        late: s.late,
+        waited_ms: milliseconds(s.waited),
+        demand_bytes: s.demand_bytes,
+        ahead_bytes: s.ahead_bytes,
+        warm_bytes: s.warm_bytes,
+        useful: s.useful,
+        wasted: s.wasted,
+        last: PagingStep {
+            tokens: s.last.tokens,
+            hits: s.last.hits,
+            misses: s.last.misses,
+            late: s.last.late,
+            waited_ms: milliseconds(s.last.waited),
+            demand_bytes: s.last.demand_bytes,
+        },
+        layers: s
+            .layers
+            .into_iter()
+            .map(|layer| PagingLayer {
+                hits: layer.hits,
+                misses: layer.misses,
+                late: layer.late,
+                waited_ms: milliseconds(layer.waited),
+            })
+            .collect(),
     }
 }
 

@@ -136,7 +136,7 @@ fn without_any_model_sending_is_refused_before_anything_is_written() {
     let (folder, script) = (tempfile::tempdir().unwrap(), Script::new());
     let mut options = script.options(folder.path());
     options.loader =
-        std::sync::Arc::new(|_| Err(fastar_engine::Error::Config("nothing loads here.".into())));
+        std::sync::Arc::new(|_, _| Err(fastar_engine::Error::Config("nothing loads here.".into())));
     let app = App::open(options).unwrap();
     let ModelState::Failed { in_use, .. } = loaded(&app) else {
         panic!()

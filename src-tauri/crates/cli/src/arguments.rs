@@ -50,6 +50,8 @@ pub enum Command {
     Repair(RepairOptions),
     /// Measure how fast this computer answers, and how near that is to what it can do
     Bench(BenchOptions),
+    /// Compare ways to choose which experts stay in memory, on a routing trace or an invented one
+    Simulate(SimulateOptions),
     /// Write the raw logits for given token ids (for checking the engine)
     Logits(LogitsOptions),
 }
@@ -66,6 +68,12 @@ pub struct ModelOptions {
     /// Threads to compute on; one for each core when not given
     #[arg(long, value_name = "N", value_parser = count)]
     pub threads: Option<usize>,
+    /// Most memory for experts: 8G, 500M or bytes; what this process may use when not given
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub cache: Option<u64>,
+    /// Record which experts every token goes to, for `fastar simulate`
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
 }
 
 /// How tokens are chosen.
@@ -113,6 +121,9 @@ pub struct RunOptions {
     pub model: ModelOptions,
     #[command(flatten)]
     pub sampling: SamplingOptions,
+    /// Say on stderr in the end what was computed and read
+    #[arg(long)]
+    pub stats: bool,
 }
 
 #[derive(Args, Debug)]
@@ -129,6 +140,9 @@ pub struct ServeOptions {
     /// Temperature of answers, 0 or more
     #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
     pub temp: Option<f32>,
+    /// Most memory for experts: 8G, 500M or bytes; what the settings say, or what this process may use, when not given
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub cache: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -236,6 +250,53 @@ pub struct RepairOptions {
 }
 
 #[derive(Args, Debug)]
+pub struct SimulateOptions {
+    /// Trace that `fastar run --trace` recorded; an invented one like DeepSeek V4 Flash when not given
+    pub trace: Option<PathBuf>,
+    /// Experts that fit, as a number or a part of all (10%); several may be given
+    #[arg(long, value_name = "N|P%", value_parser = slots, num_args = 1.., value_delimiter = ',')]
+    pub slots: Vec<Slots>,
+    /// How the invented trace is: default, or skewed (fewer experts do more)
+    #[arg(long, value_name = "KIND", conflicts_with = "trace")]
+    pub synthetic: Option<Kind>,
+    /// Tokens of the invented trace
+    #[arg(long, value_name = "N", value_parser = count, conflicts_with = "trace")]
+    pub tokens: Option<usize>,
+    /// Keep the trace in this file
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    pub save: Option<PathBuf>,
+    /// As JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Kinds of invented traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    Default,
+    Skewed,
+}
+
+/// A size of the cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Slots {
+    /// So many experts.
+    Count(usize),
+    /// So many percent of all.
+    Part(f64),
+}
+
+impl Slots {
+    /// As a number of experts.
+    pub fn of(self, all: usize) -> usize {
+        match self {
+            Self::Count(count) => count,
+            Self::Part(percent) => (percent / 100.0 * all as f64) as usize,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
 pub struct LogitsOptions {
     #[command(flatten)]
     pub model: ModelOptions,
@@ -339,6 +400,8 @@ struct Flat {
     model_dir: Option<PathBuf>,
     #[arg(long, hide = true, value_parser = count)]
     threads: Option<usize>,
+    #[arg(long, hide = true, value_parser = size)]
+    cache: Option<u64>,
     #[arg(long, hide = true, allow_hyphen_values = true, conflicts_with_all = ["prompt_file", "interactive", "serve"])]
     prompt: Option<String>,
     #[arg(long, hide = true, conflicts_with_all = ["interactive", "serve"])]
@@ -376,12 +439,15 @@ impl Arguments {
                 model: flat.model,
                 model_dir: flat.model_dir,
                 temp: flat.temp,
+                cache: flat.cache,
             }));
         }
         let model = ModelOptions {
             model: flat.model,
             model_dir: flat.model_dir,
             threads: flat.threads,
+            cache: flat.cache,
+            trace: None,
         };
         let sampling = SamplingOptions {
             tokens: flat.tokens,
@@ -398,6 +464,7 @@ impl Arguments {
                 prompt,
                 model,
                 sampling,
+                stats: false,
             }));
         }
         if flat.interactive || model.model.is_some() || model.model_dir.is_some() {
@@ -428,6 +495,37 @@ fn count(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|n| *n > 0)
         .ok_or_else(|| "it must be a whole number, 1 or more".into())
+}
+
+/// Bytes, with k, M, G or T for powers of 1000.
+fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        Some((at, 'G')) => (&text[..at], 1e9),
+        Some((at, 'T')) => (&text[..at], 1e12),
+        _ => (text, 1.0),
+    };
+    number
+        .parse()
+        .ok()
+        .map(|number: f64| number * unit)
+        .filter(|bytes| (0.0..=1e15).contains(bytes))
+        .map(|bytes| bytes as u64)
+        .ok_or_else(|| "it must be a number of bytes, for example 8G or 500M".into())
+}
+
+fn slots(text: &str) -> Result<Slots, String> {
+    let slots = match text.strip_suffix('%') {
+        Some(part) => part
+            .trim_end()
+            .parse()
+            .ok()
+            .filter(|p: &f64| *p > 0.0 && *p <= 100.0)
+            .map(Slots::Part),
+        None => count(text).ok().map(Slots::Count),
+    };
+    slots.ok_or_else(|| "it must be a whole number, 1 or more, or a part such as 10%".into())
 }
 
 /// Bytes a second, with k, M or G for thousands, millions and billions.
@@ -521,6 +619,17 @@ mod tests {
             "", "M", "fast", "-5M", "0", "999", "NaN", "infG", "1e300", "5é",
         ] {
             assert!(rate(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_has_a_unit() {
+        assert_eq!(
+            ["8G", "500M", "1.5T", "0", "20k", "7"].map(size),
+            [8_000_000_000, 500_000_000, 1_500_000_000_000, 0, 20_000, 7].map(Ok)
+        );
+        for wrong in ["", "G", "big", "-1", "NaN", "infG", "1e300", "8GB", "5é"] {
+            assert!(size(wrong).is_err(), "{wrong:?}");
         }
     }
 

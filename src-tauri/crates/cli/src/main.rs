@@ -17,6 +17,7 @@ mod once;
 mod progress;
 mod prompt;
 mod serve;
+mod simulate;
 mod terminal;
 mod tools;
 
@@ -64,6 +65,7 @@ fn perform(command: Command) -> Result<(), Failure> {
         Command::Verify(options) => tools::verify(&options),
         Command::Repair(options) => tools::repair(&options),
         Command::Bench(options) => bench::bench(&options),
+        Command::Simulate(options) => simulate::simulate(&options),
         Command::Logits(options) => logits::logits(&options),
     }
 }

@@ -6,7 +6,7 @@ use fastar_engine::{Engine, Options, Sampling};
 
 use crate::arguments::{ModelOptions, SamplingOptions};
 use crate::failure::Failure;
-use crate::models;
+use crate::{models, terminal};
 
 /// An open model with a name for people.
 pub struct Model {
@@ -18,6 +18,8 @@ pub struct Model {
 pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failure> {
     let settings = Options {
         threads: options.threads,
+        cache_bytes: options.cache,
+        trace: options.trace.clone(),
         ..arithmetic
     };
     let path = file(options.model.as_deref(), options.model_dir.as_deref())?;
@@ -37,6 +39,14 @@ pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failur
     };
     if let Some(warning) = &model.engine.facts().warning {
         eprintln!("{warning}");
+    }
+    let memory = &model.engine.facts().memory;
+    // What was asked for is said with what it became; what fits whole needs no word.
+    if let Some(note) = &memory.note {
+        terminal::note(&format!("fastar: {note}"));
+    }
+    if options.cache.is_some() || memory.slots < memory.experts {
+        terminal::note(&format!("fastar: {}", memory.sentence()));
     }
     Ok(model)
 }

@@ -29,6 +29,9 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
         &sampling,
         &mut answers,
     )?;
+    if options.stats {
+        statistics(&answer, &model.engine);
+    }
     match answer.finish {
         Finish::Cancelled => Err(Failure::Interrupted),
         Finish::Length
@@ -41,6 +44,35 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
         }
         Finish::Length | Finish::End => Ok(()),
     }
+}
+
+/// Says what was computed and read.
+fn statistics(answer: &Answer, engine: &Engine) {
+    let rate =
+        |tokens: usize, time: std::time::Duration| tokens as f64 / time.as_secs_f64().max(1e-9);
+    let read = answer.prompt_tokens - answer.reused_tokens;
+    let written = answer.answer_tokens.saturating_sub(1);
+    terminal::note(&format!(
+        "fastar: {read} tokens read at {:.1} a second, {} written at {:.1} a second.",
+        rate(read, answer.prefill),
+        answer.answer_tokens,
+        rate(written, answer.decode)
+    ));
+    let Some(paging) = engine.statistics() else {
+        return;
+    };
+    let hits = paging
+        .hit_rate()
+        .map_or("-".to_owned(), |rate| format!("{:.1} %", 100.0 * rate));
+    terminal::note(&format!(
+        "fastar: Experts: {hits} in memory when asked for, {} read on demand ({}), {} read ahead ({} used, {} for nothing so far); {:.2} s waited.",
+        paging.misses,
+        fastar_fst::size(paging.demand_bytes),
+        fastar_fst::size(paging.ahead_bytes),
+        paging.useful,
+        paging.wasted,
+        paging.waited.as_secs_f64()
+    ));
 }
 
 /// Writes the next answer while it comes, with a newline after it. Ctrl+C stops it.

@@ -20,6 +20,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
             fastar_fst::inspect(&path)?;
             settings.model = Some(path);
         }
+        settings.cache_bytes = options.cache;
         if let Some(temperature) = options.temp {
             settings.temperature = temperature;
         }

@@ -231,8 +231,8 @@ impl Writing<'_> {
             if self.cancel.is_cancelled() {
                 break Ok(Finish::Cancelled);
             }
-            // A token is one step: it is finished before a stop is obeyed, so that the session stays whole.
-            match self.session.decode(token) {
+            // A stop during the step, which may wait for the disk, leaves the session where it was before.
+            match self.session.step(token, self.cancel) {
                 Ok(logits) => {
                     let position = self.answer.prompt_tokens + self.answer.answer_tokens;
                     token = self.sampler.choose(logits, position);

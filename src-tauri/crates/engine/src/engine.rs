@@ -1,6 +1,6 @@
 //! A loaded model with its threads and tokenizer.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,10 @@ use fastar_kernels::product::Arithmetic;
 use fastar_kernels::team::Team;
 
 use crate::chat::ChatTokenizer;
+use crate::load::load;
 use crate::model::Model;
+use crate::pager::{Pager, Statistics, hot};
+use crate::plan::Plan;
 use crate::{Error, Result, Session};
 
 /// More threads than any machine for this has processors.
@@ -23,6 +26,15 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Never round a vector to eight bits, where doing so is faster (see the page of [the model](crate)); to compare with.
     pub exact: bool,
+    /// Most bytes of memory for experts; what this process may use, less the rest of the model, when none. At least what a token needs in one
+    /// layer, whatever is asked for.
+    pub cache_bytes: Option<u64>,
+    /// Never read experts that will only probably be needed.
+    pub without_guesses: bool,
+    /// Folder with a small file for each model that keeps which experts were hottest, for the next start.
+    pub hot_lists: Option<PathBuf>,
+    /// File to record the experts of every token in.
+    pub trace: Option<PathBuf>,
     /// Round KV rows and index keys as the hosted model does (section 4 of the V4 notes).
     pub reference: bool,
 }
@@ -37,6 +49,7 @@ struct Loaded {
     efforts: EffortTable,
     team: Team,
     facts: ModelFacts,
+    hot_lists: Option<PathBuf>,
 }
 
 /// Facts about a loaded model.
@@ -60,6 +73,8 @@ pub struct ModelFacts {
     pub has_tokenizer: bool,
     /// What is unwise about the number of threads that was asked for, a sentence for people.
     pub warning: Option<String>,
+    /// What of it is in memory.
+    pub memory: Plan,
     /// What the file cannot do and what to do about it, a sentence for people.
     pub limit: Option<String>,
 }
@@ -99,7 +114,7 @@ impl Engine {
         } else {
             Arithmetic::Fast
         };
-        let model = Model::load(Arc::new(container), arithmetic, options.reference)?;
+        let (model, memory) = load(Arc::new(container), arithmetic, options)?;
         let container = model.container();
         let tokenizer = container
             .tokenizer()
@@ -118,6 +133,7 @@ impl Engine {
             threads: team.threads(),
             warning,
             has_tokenizer: tokenizer.is_some(),
+            memory,
             limit: container.limit(),
         };
         Ok(Self(Arc::new(Loaded {
@@ -126,12 +142,18 @@ impl Engine {
             efforts,
             team,
             facts,
+            hot_lists: options.hot_lists.clone(),
         })))
     }
 
     /// Facts for people.
     pub fn facts(&self) -> &ModelFacts {
         &self.0.facts
+    }
+
+    /// What the pager of the experts did so far; none where all of the model is in memory anyway.
+    pub fn statistics(&self) -> Option<Statistics> {
+        self.0.model.pager().map(Pager::statistics)
     }
 
     /// A fresh timeline.
@@ -231,6 +253,21 @@ fn parameters(container: &Container) -> u64 {
         .map(|m| (m.rows * m.columns) as u64)
         .sum();
     dense + (layers * experts) as u64 * each
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let (Some(folder), Some(pager)) = (&self.hot_lists, self.model.pager()) else {
+            return;
+        };
+        let pages = pager.hottest();
+        if pages.is_empty() {
+            return;
+        }
+        if let Err(error) = hot::save(folder, self.model.container().identity(), &pages) {
+            tracing::warn!(%error, folder = %folder.display(), "the list of hot experts could not be kept");
+        }
+    }
 }
 
 #[cfg(test)]

@@ -31,6 +31,12 @@ pub enum Error {
     /// The arithmetic produced a value that is not finite.
     #[error("{0}")]
     NotFinite(String),
+    /// The disk did not give an expert.
+    #[error("{0}")]
+    Read(String),
+    /// The system refused memory.
+    #[error("{0}")]
+    Memory(String),
     /// A saved session could not be written, read or used; the conversation is read again instead.
     #[error("{0}")]
     SessionFile(String),

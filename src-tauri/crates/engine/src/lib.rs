@@ -11,7 +11,11 @@ mod chat;
 pub mod diagnostic;
 mod engine;
 mod error;
+mod load;
 mod model;
+mod pager;
+pub mod plan;
+pub mod routing;
 mod sample;
 mod session;
 
@@ -19,5 +23,6 @@ pub use answer::{Answer, Event, Finish};
 pub use chat::{Conversation, Effort, Message, Reply, Role, Task, Thinking, Tool, ToolCall, Turn};
 pub use engine::{Cancel, Engine, ModelFacts, Options};
 pub use error::{Error, Result};
+pub use pager::{LayerStatistics, Statistics, StepStatistics};
 pub use sample::Sampling;
 pub use session::Session;

@@ -16,6 +16,7 @@ fn both_versions_of_the_same_weights_give_the_same_tokens_and_logits() {
         threads: Some(2),
         exact: true,
         reference: false,
+        ..Options::default()
     };
     let old = Engine::open(&path, &options).unwrap();
     let new = Engine::open(&converted.path(), &options).unwrap();

@@ -110,7 +110,7 @@ pub use convert::{
 pub use error::{Error, Result};
 pub use inspect::{Inspection, TypeSummary, inspect};
 pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor, tensor_bytes};
-pub use read::Container;
+pub use read::{Container, DensePlace, Records};
 pub use repair::{CheckpointFolder, RemoteCheckpoint, TensorSource, repair};
 pub use upgrade::upgrade;
 pub use v2::{Draft, draft};

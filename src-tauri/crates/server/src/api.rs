@@ -30,6 +30,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 pub const COMMANDS: &[&str] = &[
     "app_info",
     "model_state",
+    "model_memory",
     "model_choose",
     "model_use_demo",
     "model_library",
@@ -170,6 +171,7 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
     match name {
         "app_info" => no_arguments(body).and_then(|()| value(app.app_info())),
         "model_state" => no_arguments(body).and_then(|()| value(app.model_state())),
+        "model_memory" => no_arguments(body).and_then(|()| value(app.model_memory())),
         "model_choose" => Err(unsupported(
             "A model file cannot be chosen in the browser. Start `fastar serve --model FILE`, or use the desktop app.",
         )),

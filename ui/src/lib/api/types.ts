@@ -104,6 +104,134 @@ error: ApiError,
  */
 in_use?: ModelInfo, };
 
+export type PagingStep = { 
+/**
+ * Its tokens.
+ */
+tokens: number, 
+/**
+ * See [`Paging`].
+ */
+hits: number, 
+/**
+ * See [`Paging`].
+ */
+misses: number, 
+/**
+ * See [`Paging`].
+ */
+late: number, 
+/**
+ * See [`Paging`].
+ */
+waited_ms: number, 
+/**
+ * See [`Paging`].
+ */
+demand_bytes: number, };
+
+export type PagingLayer = { 
+/**
+ * See [`Paging`].
+ */
+hits: number, 
+/**
+ * See [`Paging`].
+ */
+misses: number, 
+/**
+ * See [`Paging`].
+ */
+late: number, 
+/**
+ * See [`Paging`].
+ */
+waited_ms: number, };
+
+export type Paging = { 
+/**
+ * Slots that hold an expert.
+ */
+filled: number, 
+/**
+ * Bytes of one expert.
+ */
+expert_bytes: number, 
+/**
+ * Tokens computed.
+ */
+tokens: number, 
+/**
+ * Experts that were in memory when a layer asked for them.
+ */
+hits: number, 
+/**
+ * Experts that were read because a layer asked for them.
+ */
+misses: number, 
+/**
+ * Experts that were just being read ahead when a layer asked for them.
+ */
+late: number, 
+/**
+ * Time in which the computation waited for experts.
+ */
+waited_ms: number, 
+/**
+ * Bytes read on demand.
+ */
+demand_bytes: number, 
+/**
+ * Bytes read ahead.
+ */
+ahead_bytes: number, 
+/**
+ * Bytes read to fill the cache after the start.
+ */
+warm_bytes: number, 
+/**
+ * Experts read ahead that were used then.
+ */
+useful: number, 
+/**
+ * Experts read ahead that left again unused.
+ */
+wasted: number, 
+/**
+ * The latest step: one token of an answer, or one piece of a prompt.
+ */
+last: PagingStep, 
+/**
+ * Each layer.
+ */
+layers: Array<PagingLayer>, };
+
+export type ModelMemory = { 
+/**
+ * Bytes of the weights that are always in memory.
+ */
+dense_bytes: number, 
+/**
+ * Bytes that experts may take.
+ */
+cache_bytes: number, 
+/**
+ * Experts that fit.
+ */
+slots: number, 
+/**
+ * Experts there are.
+ */
+experts: number, 
+/**
+ * Why the cache is not what was asked for, a sentence.
+ */
+note: string | null, 
+/**
+ * What was read so far; none for the embedded demo, which is in memory as a whole.
+ */
+paging: Paging | null, };
+
 export type Role = "user" | "assistant";
 
 export type MessageStatus = "writing" | "done" | "stopped" | "interrupted" | "failed";

@@ -45,14 +45,21 @@ pub(crate) const DOWNLOAD_RESUME: Setting = Setting {
     kind: Kind::Switch,
 };
 
+/// Most bytes of memory for experts, from the next load of a model on; not set for all that this process may use.
+pub(crate) const EXPERT_CACHE: Setting = Setting {
+    key: "expert_cache_bytes",
+    kind: Kind::Number(0..=1 << 50),
+};
+
 /// All of them.
-pub(crate) const ALL: [&Setting; 6] = [
+pub(crate) const ALL: [&Setting; 7] = [
     &MODEL,
     &MODELS_FOLDER,
     &DOWNLOAD_ENDPOINT,
     &DOWNLOAD_PROXY,
     &DOWNLOAD_LIMIT,
     &DOWNLOAD_RESUME,
+    &EXPERT_CACHE,
 ];
 
 const fn text(key: &'static str) -> Setting {

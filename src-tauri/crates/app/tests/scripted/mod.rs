@@ -80,6 +80,7 @@ impl Script {
                 context: 4096,
                 threads: 2,
                 warning: None,
+                memory: Default::default(),
                 has_tokenizer: true,
                 limit: None,
             },
@@ -96,8 +97,9 @@ impl Script {
             model: None,
             temperature: 0.6,
             models_folder: None,
+            cache_bytes: None,
             workshop: None,
-            loader: Arc::new(move |source| match source {
+            loader: Arc::new(move |source, _| match source {
                 Source::Demo => Ok(script.model("demo")),
                 Source::File(path) => {
                     let name = path.file_stem().unwrap().to_string_lossy().into_owned();

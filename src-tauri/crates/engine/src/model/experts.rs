@@ -1,22 +1,36 @@
 //! Where the weights of a layer's routed experts come from.
 //!
 //! The one place that obtains expert records. The expert layer says which experts it wants, in ascending order, and gets them in batches, as they are
-//! there; it does not know from where.
+//! there; it does not know from where: a container in memory has them at hand, one on disk pages them ([`Pager`]).
 
 use fastar_fst::{Container, ExpertLayout};
 use fastar_kernels::matrix::Matrix;
 
 use super::config::Config;
+use super::pass::Pass;
 use super::weights::{Loader, Weight, expert_matrix};
+use crate::pager::{Pager, Pages};
 use crate::{Error, Result};
 
 /// Where a layer's routed experts lie.
 pub enum Experts {
-    /// In the container's records of this layer.
+    /// Among the records, as those of this layer.
     Records(usize),
     /// Among the dense tensors (MTP blocks).
     Dense(Vec<[Weight; 3]>),
 }
+
+/// Where the records of the routed experts come from.
+#[derive(Clone, Copy)]
+pub enum Records<'a> {
+    /// All of them are in memory.
+    Container(&'a Container),
+    /// They are paged.
+    Pager(&'a Pager, &'a ExpertLayout),
+}
+
+/// An expert that is wanted, and how many tokens take it.
+pub type Wanted = (u32, u32);
 
 /// In which order experts may come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,22 +47,33 @@ pub type Arrived<'a> = (usize, [Matrix<'a>; 3]);
 impl Experts {
     /// Calls `each` with the experts `wanted`, which are ascending and distinct, until all of them have come. Those of one call are ascending.
     ///
-    /// An error of a record ends it.
+    /// `meanwhile` is called once where records are paged, when this layer's reads are under way. An error of a record ends it.
     pub fn visit(
         &self,
-        container: &Container,
-        bytes: &[u8],
-        wanted: &[u32],
+        pass: Pass<'_>,
+        wanted: &[Wanted],
         order: Order,
+        meanwhile: &mut dyn FnMut(),
         each: &mut dyn FnMut(&[Arrived<'_>]),
     ) -> Result<()> {
-        let load = |(place, expert): (usize, &u32)| -> Result<Arrived<'_>> {
+        let at_hand = match (self, pass.records) {
+            (Self::Records(layer), Records::Pager(pager, layout)) => {
+                let mut pages = pager.request(*layer, wanted, pass.cancel)?;
+                meanwhile();
+                return visit_pages(&mut pages, layout, wanted, order, each);
+            }
+            (Self::Records(layer), Records::Container(container)) => {
+                AtHand::Records(container, *layer)
+            }
+            (Self::Dense(all), _) => AtHand::Dense(all),
+        };
+        let load = |(place, (expert, _)): (usize, &Wanted)| -> Result<Arrived<'_>> {
             let expert = *expert as usize;
-            let matrices = match self {
-                Self::Records(layer) => {
-                    record(container.expert(*layer, expert)?, container.expert_layout())?
+            let matrices = match at_hand {
+                AtHand::Records(container, layer) => {
+                    record(container.expert(layer, expert)?, container.expert_layout())?
                 }
-                Self::Dense(all) => all[expert].each_ref().map(|w| w.view(bytes)),
+                AtHand::Dense(all) => all[expert].each_ref().map(|w| w.view(pass.bytes)),
             };
             Ok((place, matrices))
         };
@@ -65,6 +90,50 @@ impl Experts {
         }
         Ok(())
     }
+}
+
+/// Experts in memory.
+#[derive(Clone, Copy)]
+enum AtHand<'a> {
+    Records(&'a Container, usize),
+    Dense(&'a [[Weight; 3]]),
+}
+
+/// [`Experts::visit`] for records that are paged: what is in memory is computed while the rest is read.
+fn visit_pages(
+    pages: &mut Pages<'_>,
+    layout: &ExpertLayout,
+    wanted: &[Wanted],
+    order: Order,
+    each: &mut dyn FnMut(&[Arrived<'_>]),
+) -> Result<()> {
+    match order {
+        Order::Any => {
+            let mut experts = Vec::with_capacity(wanted.len());
+            while pages.arrived(&mut experts)? {
+                let batch: Vec<Arrived<'_>> = experts
+                    .iter()
+                    .map(|expert| {
+                        let bytes = pages.bytes(*expert).unwrap_or_default();
+                        let place = wanted.partition_point(|(e, _)| e < expert);
+                        Ok((place, record(bytes, layout)?))
+                    })
+                    .collect::<Result<_>>()?;
+                each(&batch);
+                drop(batch);
+                for expert in experts.drain(..) {
+                    pages.release(expert);
+                }
+            }
+        }
+        Order::Ascending => {
+            for (place, (expert, _)) in wanted.iter().enumerate() {
+                each(&[(place, record(pages.get(*expert)?, layout)?)]);
+                pages.release(*expert);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Gate, up and down of an expert stored among the dense tensors.

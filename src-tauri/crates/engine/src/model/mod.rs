@@ -18,18 +18,20 @@ mod rope;
 mod state;
 mod weights;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fastar_fst::Container;
 use fastar_kernels::product::{Arithmetic, Vectors};
 use fastar_kernels::team;
 use fastar_kernels::vector::{all_finite, rms_norm, rms_norm_in_place};
 
+use crate::pager::trace::Kind;
+use crate::pager::{Dense, Pager, Recording};
 use crate::{Cancel, Error, Result};
 use attention::{Attention, AttentionState};
 pub use config::Config;
 use config::Ratio;
-use experts::Experts;
+use experts::{Experts, Records};
 use hyper::{Hyper, HyperHead, Mix};
 use moe::Moe;
 pub use mtp::Mtp;
@@ -43,6 +45,11 @@ pub struct Model {
     /// Its sizes.
     pub config: Config,
     container: Arc<Container>,
+    /// Weights that every token reads, where they are not read from the container.
+    dense: Option<Dense>,
+    /// Experts, where they are not read from the container.
+    pager: Option<Pager>,
+    recording: Option<Mutex<Recording>>,
     arithmetic: Arithmetic,
     reference: bool,
     embed: Weight,
@@ -92,9 +99,10 @@ pub struct Work {
 }
 
 impl Model {
-    /// Finds and checks every tensor. Reads small tensors; large ones stay where they are.
+    /// Finds and checks every tensor. Small ones are expanded; large ones are where `dense` has them, or stay in the container.
     pub fn load(
         container: Arc<Container>,
+        dense: Option<Dense>,
         arithmetic: Arithmetic,
         reference: bool,
     ) -> Result<Self> {
@@ -105,7 +113,7 @@ impl Model {
         if reference {
             config.check_reference()?;
         }
-        let loader = Loader::new(&container);
+        let loader = Loader::resident(&container, dense.as_ref());
         let counts = container.expert_counts();
         if counts != (config.num_hidden_layers, config.n_routed_experts) {
             return Err(Error::Tensor(format!(
@@ -133,15 +141,38 @@ impl Model {
         Ok(Self {
             arithmetic,
             reference,
-            embed: loader.matrix("embed.weight", vocab, d)?,
+            // One row for each token: never worth memory of its own.
+            embed: Loader::embedding(&container, dense.as_ref()).matrix(
+                "embed.weight",
+                vocab,
+                d,
+            )?,
             layers,
             hyper_head: HyperHead::load(&loader, &config, "")?,
             norm: loader.values("norm.weight", &[d])?,
             head: loader.matrix("head.weight", vocab, d)?,
             rotations: [false, true].map(|compressed| Rotation::new(&config, compressed)),
             config,
+            pager: None,
+            recording: None,
+            dense,
             container,
         })
+    }
+
+    /// Takes experts from `pager` from now on.
+    pub fn page(&mut self, pager: Pager) {
+        self.pager = Some(pager);
+    }
+
+    /// The pager of the experts, if they are paged.
+    pub fn pager(&self) -> Option<&Pager> {
+        self.pager.as_ref()
+    }
+
+    /// Records from now on which experts tokens take.
+    pub fn record(&mut self, recording: Recording) {
+        self.recording = Some(Mutex::new(recording));
     }
 
     /// Whether the roundings of the hosted model are on.
@@ -154,10 +185,18 @@ impl Model {
         self.arithmetic
     }
 
-    fn pass(&self) -> Pass<'_> {
+    fn pass<'a>(&'a self, cancel: &'a Cancel) -> Pass<'a> {
         Pass {
             config: &self.config,
-            bytes: self.container.bytes(),
+            bytes: self
+                .dense
+                .as_ref()
+                .map_or(self.container.bytes(), Dense::bytes),
+            records: match &self.pager {
+                Some(pager) => Records::Pager(pager, self.container.expert_layout()),
+                None => Records::Container(&self.container),
+            },
+            cancel,
             arithmetic: self.arithmetic,
             reference: self.reference,
         }
@@ -181,15 +220,19 @@ impl Model {
         cancel: &Cancel,
     ) -> Result<()> {
         let c = &self.config;
+        let pass = self.pass(cancel);
         for (rotation, angles) in self.rotations.iter().zip(&mut work.angles) {
             rotation.angles(state.position, 1, tokens.len(), angles);
         }
+        self.foresee(tokens);
+        work.moe.routes = self.recording.is_some().then(Vec::new);
         self.embed(tokens, &mut work.streams);
         for (l, (block, layer)) in self.layers.iter().zip(&mut state.layers).enumerate() {
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            block.forward(self, tokens, state.position, layer, work)?;
+            let next = self.layers.get(l + 1).map(|block| &block.moe);
+            block.forward(self, pass, next, tokens, state.position, layer, work)?;
             if !all_finite(&work.streams) {
                 return Err(Error::NotFinite(format!(
                     "Layer {l} of the model computed a value that is not a number at position {}. The model file may be damaged; check it, or convert the checkpoint again.",
@@ -197,6 +240,7 @@ impl Model {
                 )));
             }
         }
+        self.write_routes(tokens.len(), state.position == 0, work.moe.routes.take());
         state.position += tokens.len();
         let from = match wanted {
             Wanted::Nothing => tokens.len(),
@@ -204,12 +248,13 @@ impl Model {
             Wanted::All => 0,
         };
         let streams = &work.streams[from * c.hc_mult * c.hidden_size..];
-        self.hyper_head.mix(self.pass(), streams, &mut work.mix);
+        self.hyper_head.mix(pass, streams, &mut work.mix);
         self.head_of(
             &self.norm,
             &mut work.mix.input,
             &mut work.logits,
             &mut work.vectors,
+            pass,
         );
         // A damaged row of the head must not be chosen, and must not stop the others.
         if !all_finite(&work.logits) {
@@ -228,6 +273,46 @@ impl Model {
         Ok(())
     }
 
+    /// Tells the pager what is known of a step before anything is computed: its tokens, and the experts that follow from their ids.
+    fn foresee(&self, tokens: &[u32]) {
+        let Some(pager) = &self.pager else {
+            return;
+        };
+        pager.step(tokens.len());
+        // A long chunk takes most experts of these layers; they would only push each other out.
+        if tokens.len() > moe::FEW {
+            return;
+        }
+        for (layer, block) in self.layers.iter().enumerate() {
+            let Some(experts) = block.moe.foreseen(tokens, self.config.num_experts_per_tok) else {
+                break;
+            };
+            pager.foresee(layer, experts.into_iter());
+        }
+    }
+
+    /// Writes the experts of a step's tokens, which `routes` has as [layers, n, taken], to the recording.
+    fn write_routes(&self, n: usize, is_first: bool, routes: Option<Vec<u16>>) {
+        let (Some(recording), Some(routes)) = (&self.recording, routes) else {
+            return;
+        };
+        let taken = self.config.num_experts_per_tok;
+        let mut recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut token = Vec::with_capacity(self.layers.len() * taken);
+        for t in 0..n {
+            token.clear();
+            for layer in routes.chunks_exact(n * taken) {
+                token.extend_from_slice(&layer[t * taken..(t + 1) * taken]);
+            }
+            let kind = match (is_first && t == 0, n) {
+                (true, _) => Kind::First,
+                (false, 1) => Kind::Decode,
+                _ => Kind::Prefill,
+            };
+            recording.token(kind, &token);
+        }
+    }
+
     /// Embeddings, copied into every stream: [n, hc_mult, D].
     fn embed(&self, tokens: &[u32], streams: &mut Vec<f32>) {
         let (n, d) = (self.config.hc_mult, self.config.hidden_size);
@@ -244,12 +329,18 @@ impl Model {
     }
 
     /// `logits = head RMSNorm(x)`; x [n, D] is normed in place.
-    fn head_of(&self, norm: &[f32], x: &mut [f32], logits: &mut Vec<f32>, vectors: &mut Vectors) {
+    fn head_of(
+        &self,
+        norm: &[f32],
+        x: &mut [f32],
+        logits: &mut Vec<f32>,
+        vectors: &mut Vectors,
+        pass: Pass<'_>,
+    ) {
         let c = &self.config;
         for row in x.chunks_exact_mut(c.hidden_size) {
             rms_norm_in_place(row, norm, c.rms_norm_eps);
         }
-        let pass = self.pass();
         if x.is_empty() {
             return logits.clear();
         }
@@ -279,15 +370,18 @@ impl Block {
     }
 
     /// One block on the streams in `work`, for the positions from `first`.
+    #[allow(clippy::too_many_arguments)]
     fn forward(
         &self,
         model: &Model,
+        pass: Pass<'_>,
+        next: Option<&Moe>,
         tokens: &[u32],
         first: usize,
         state: &mut AttentionState,
         work: &mut Work,
     ) -> Result<()> {
-        let (c, pass) = (&model.config, model.pass());
+        let c = pass.config;
         let kind = usize::from(self.attention.ratio != Ratio::None);
 
         self.hyper_attention.mix(pass, &work.streams, &mut work.mix);
@@ -313,7 +407,7 @@ impl Block {
         norm_rows(&work.mix.input, &self.moe_norm, c, &mut work.normed);
         self.moe.forward(
             pass,
-            &model.container,
+            next,
             &work.normed,
             tokens,
             &mut work.moe,

@@ -5,20 +5,19 @@
 
 use std::ops::Range;
 
-use fastar_fst::Container;
 use fastar_kernels::product::{Form, Product, Vectors, multiply};
 use fastar_kernels::team;
 use fastar_kernels::vector::{add_scaled, all_finite, softplus, swiglu};
 
 use super::config::Config;
-use super::experts::{Arrived, Experts, Order, dense_expert};
+use super::experts::{Arrived, Experts, Order, Records, Wanted, dense_expert};
 use super::indexer::largest;
 use super::pass::Pass;
 use super::weights::{Loader, Weight};
 use crate::Result;
 
 /// Up to this many tokens keep the outputs of all their experts apart, so that experts can come in any order: for Flash 16 KB each.
-const FEW: usize = 8;
+pub const FEW: usize = 8;
 
 /// How a token's experts are chosen.
 enum Choice {
@@ -54,13 +53,17 @@ pub struct Work {
     /// Everything to compute, by expert, then by token.
     calls: Vec<Call>,
     /// The experts called, ascending, and for each the end of its calls.
-    wanted: Vec<u32>,
+    wanted: Vec<Wanted>,
     ends: Vec<usize>,
     shared_gate: Vec<f32>,
     shared_up: Vec<f32>,
     shared_inner: Vectors,
     shared_down: Vec<f32>,
     batch: Batch,
+    guess: Vec<f32>,
+    likely: Vec<u32>,
+    /// The experts of each token, layer by layer, where they are recorded: [layers, n, taken].
+    pub routes: Option<Vec<u16>>,
 }
 
 /// Buffers for experts that have come together.
@@ -110,11 +113,44 @@ impl Moe {
         })
     }
 
-    /// x [n, D] normed inputs, tokens [n] their ids, out [n, D].
+    /// Experts that `tokens` take whatever is computed; none where scores choose. Ascending, each once.
+    pub fn foreseen(&self, tokens: &[u32], taken: usize) -> Option<Vec<u32>> {
+        let Choice::Hash(table) = &self.choice else {
+            return None;
+        };
+        let rows = tokens.iter().map(|token| *token as usize * taken);
+        let mut experts: Vec<u32> = rows
+            .flat_map(|row| &table[row..row + taken])
+            .copied()
+            .collect();
+        experts.sort_unstable();
+        experts.dedup();
+        Some(experts)
+    }
+
+    /// Tells the pager which experts this layer will probably take for one token, going by `x`, the input [D] of the layer before.
+    fn predict(&self, pass: Pass<'_>, x: &Vectors, score: &mut Vec<f32>, likely: &mut Vec<u32>) {
+        let (Experts::Records(layer), Records::Pager(pager, _), Choice::Score(bias)) =
+            (&self.experts, pass.records, &self.choice)
+        else {
+            return;
+        };
+        let router = self.gate.view(pass.bytes);
+        score.resize(router.rows(), 0.0);
+        multiply(&mut [Product::new(router, pass.arithmetic, x, score)]);
+        for (a, bias) in score.iter_mut().zip(bias) {
+            *a = softplus(*a).sqrt() + bias;
+        }
+        largest(score, pass.config.num_experts_per_tok, likely);
+        likely.sort_by(|a, b| score[*b as usize].total_cmp(&score[*a as usize]));
+        pager.guess(*layer, likely);
+    }
+
+    /// x [n, D] normed inputs, tokens [n] their ids, out [n, D]. `next` is the layer that comes after this one.
     pub fn forward(
         &self,
         pass: Pass<'_>,
-        container: &Container,
+        next: Option<&Moe>,
         x: &[f32],
         tokens: &[u32],
         work: &mut Work,
@@ -151,6 +187,15 @@ impl Moe {
         let (calls, ends) = (work.calls.as_slice(), work.ends.as_slice());
         let calls_of = |place: usize| place.checked_sub(1).map_or(0, |p| ends[p])..ends[place];
         let (batch, wanted) = (&mut work.batch, &work.wanted);
+        let (inputs, score, likely) = (&work.x, &mut work.guess, &mut work.likely);
+        let meanwhile = &mut || {
+            if let (Some(next), Records::Pager(pager, _), 1) = (next, pass.records, n)
+                && pager.wants_prediction()
+                && next.gate.view(pass.bytes).form(pass.arithmetic) == forms[0]
+            {
+                next.predict(pass, inputs, score, likely);
+            }
+        };
         if n <= FEW {
             // Outputs lie at the places of their calls; the shared expert is computed beside those that come first.
             work.shared_down.resize(n * d, 0.0);
@@ -160,7 +205,7 @@ impl Moe {
                 batch.compute(pass, x, &work.x, arrived, calls, calls_of, shared.take());
             };
             self.experts
-                .visit(container, pass.bytes, wanted, Order::Any, each)?;
+                .visit(pass, wanted, Order::Any, meanwhile, each)?;
             out.copy_from_slice(&work.shared_down);
             add_up(calls, &work.batch.down, d, out);
         } else {
@@ -177,7 +222,7 @@ impl Moe {
                 add_up(calls, &batch.down, d, out);
             };
             self.experts
-                .visit(container, pass.bytes, wanted, Order::Ascending, each)?;
+                .visit(pass, wanted, Order::Ascending, meanwhile, each)?;
         }
         Ok(())
     }
@@ -206,6 +251,11 @@ impl Moe {
                     largest(&work.biased, k, &mut work.picked);
                 }
             }
+            if let Some(routes) = &mut work.routes {
+                let start = routes.len();
+                routes.extend(work.picked.iter().map(|expert| *expert as u16));
+                routes[start..].sort_unstable();
+            }
             let sum: f32 = work.picked.iter().map(|e| score[*e as usize]).sum();
             work.calls.extend(work.picked.iter().map(|e| Call {
                 expert: *e,
@@ -218,7 +268,7 @@ impl Moe {
         work.wanted.clear();
         work.ends.clear();
         for group in work.calls.chunk_by(|a, b| a.expert == b.expert) {
-            work.wanted.push(group[0].expert);
+            work.wanted.push((group[0].expert, group.len() as u32));
             work.ends
                 .push(work.ends.last().copied().unwrap_or(0) + group.len());
         }

@@ -7,9 +7,10 @@ use fastar_kernels::vector::{inverse_rms, rms_norm};
 use super::attention::AttentionState;
 use super::experts::{Experts, dense_expert};
 use super::hyper::HyperHead;
+use super::pass::Pass;
 use super::weights::{Loader, Weight};
 use super::{Block, Model, Work};
-use crate::{Error, Result};
+use crate::{Cancel, Error, Result};
 
 /// Weights of one MTP block.
 pub struct Mtp {
@@ -67,8 +68,13 @@ impl Mtp {
         state: &mut AttentionState,
         work: &mut Work,
     ) -> Result<()> {
-        let (c, pass) = (&model.config, model.pass());
-        let bytes = pass.bytes;
+        // Its weights are not kept in memory of their own.
+        let cancel = Cancel::default();
+        let pass = Pass {
+            bytes: model.container.bytes(),
+            ..model.pass(&cancel)
+        };
+        let (c, bytes) = (&model.config, pass.bytes);
         let (n, d) = (c.hc_mult, c.hidden_size);
         for (rotation, angles) in model.rotations.iter().zip(&mut work.angles) {
             rotation.angles(first, 1, next.len(), angles);
@@ -97,13 +103,15 @@ impl Mtp {
                 }
             }
         }
-        self.block.forward(model, next, first, state, work)?;
+        self.block
+            .forward(model, pass, None, next, first, state, work)?;
         self.hyper_head.mix(pass, &work.streams, &mut work.mix);
         model.head_of(
             &self.norm,
             &mut work.mix.input,
             &mut work.logits,
             &mut work.vectors,
+            model.pass(&cancel),
         );
         Ok(())
     }

@@ -4,6 +4,8 @@ use fastar_kernels::matrix::Matrix;
 use fastar_kernels::product::{Arithmetic, Product, Vectors, multiply};
 
 use super::config::Config;
+use super::experts::Records;
+use crate::Cancel;
 
 /// What every part of a forward pass is given.
 #[derive(Clone, Copy)]
@@ -12,6 +14,10 @@ pub struct Pass<'a> {
     pub config: &'a Config,
     /// Where dense weights lie.
     pub bytes: &'a [u8],
+    /// Where expert records come from.
+    pub records: Records<'a>,
+    /// Looked at while something is waited for.
+    pub cancel: &'a Cancel,
     /// Whether vectors may be rounded to eight bits where that is faster.
     pub arithmetic: Arithmetic,
     /// Whether the roundings of the hosted model are on.

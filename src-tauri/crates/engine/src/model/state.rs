@@ -78,6 +78,21 @@ impl Model {
         state.position = position;
     }
 
+    /// About how many bytes a conversation of ordinary length takes, with its checkpoints.
+    pub fn conversation_bytes(&self) -> u64 {
+        /// Positions of a long conversation; whoever goes beyond uses what is left to the system.
+        const POSITIONS: usize = 16_384;
+        let fresh = self
+            .snapshot(&self.state())
+            .bytes()
+            .max(self.state().bytes());
+        let values: usize = self
+            .compressed_values(POSITIONS.min(self.config.max_position_embeddings))
+            .iter()
+            .sum();
+        (4 * values + crate::session::CHECKPOINTS * fresh) as u64
+    }
+
     /// How many values [`State::compressed`] has in each layer at `position`.
     pub fn compressed_values(&self, position: usize) -> Vec<usize> {
         let layers = self.layers.iter();

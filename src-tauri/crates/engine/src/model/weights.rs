@@ -1,7 +1,7 @@
 //! Finding and checking the tensors of a model in its container.
 //!
-//! A [`Weight`] remembers where a matrix lies in the container's bytes; [`Weight::view`] makes it a [`Matrix`] again without a copy. The few
-//! that a file of version 2 keeps in sidecars are copied.
+//! A [`Weight`] remembers where a matrix lies in the bytes of all dense weights, which are the container's or those that were read into memory
+//! ([`Dense`]); [`Weight::view`] makes it a [`Matrix`] again without a copy. The few that a file of version 2 keeps in sidecars are copied.
 //! Small vectors are expanded to `f32` once. Shapes and types are checked here and nowhere later.
 
 use std::ops::Range;
@@ -11,9 +11,10 @@ use fastar_fst::{Container, Dtype, ExpertMatrix, Tensor};
 use fastar_kernels::format::bf16;
 use fastar_kernels::matrix::{Elements, Matrix, Scales};
 
+use crate::pager::Dense;
 use crate::{Error, Result};
 
-/// A matrix inside the container.
+/// A matrix among the dense weights.
 #[derive(Clone, Debug)]
 pub struct Weight {
     rows: usize,
@@ -26,8 +27,8 @@ pub struct Weight {
 /// Where the bytes of a tensor are.
 #[derive(Clone, Debug)]
 enum Place {
-    /// In the container's bytes.
-    Container(Range<usize>),
+    /// In the bytes of all dense weights.
+    Shared(Range<usize>),
     /// Here: they came from a sidecar file.
     Copied(Arc<[u8]>),
 }
@@ -35,14 +36,14 @@ enum Place {
 impl Place {
     fn of<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
         match self {
-            Self::Container(range) => &bytes[range.clone()],
+            Self::Shared(range) => &bytes[range.clone()],
             Self::Copied(copy) => copy,
         }
     }
 }
 
 impl Weight {
-    /// The matrix, borrowed from the container's bytes.
+    /// The matrix, borrowed from the bytes of the dense weights.
     pub fn view<'a>(&'a self, bytes: &'a [u8]) -> Matrix<'a> {
         let scale = self
             .scale
@@ -101,12 +102,42 @@ fn matrix<'a>(
 /// Reads tensors by name, naming what is wrong.
 pub struct Loader<'a> {
     container: &'a Container,
+    dense: Option<&'a Dense>,
+    /// What is asked for has been checked already.
+    checked: bool,
 }
 
 impl<'a> Loader<'a> {
     /// Reads from `container`.
     pub fn new(container: &'a Container) -> Self {
-        Self { container }
+        Self {
+            container,
+            dense: None,
+            checked: false,
+        }
+    }
+
+    /// For the embedding, which stays in the container's bytes and has been checked along with the tensors in `dense`.
+    pub fn embedding(container: &'a Container, dense: Option<&'a Dense>) -> Self {
+        Self {
+            container,
+            dense: None,
+            checked: dense.is_some(),
+        }
+    }
+
+    /// The same where tensors have been read into memory and checked already.
+    pub fn resident(container: &'a Container, dense: Option<&'a Dense>) -> Self {
+        Self {
+            container,
+            dense,
+            checked: false,
+        }
+    }
+
+    /// Where tensors lie that are not elsewhere.
+    fn bytes(&self) -> &'a [u8] {
+        self.dense.map_or(self.container.bytes(), Dense::bytes)
     }
 
     /// Whether the indexer's weights are there.
@@ -116,24 +147,31 @@ impl<'a> Loader<'a> {
 
     /// Finds a tensor and checks its bytes: loading reads every dense weight once, and a damaged one is named here, not met later.
     fn find(&self, name: &str) -> Result<Tensor<'a>> {
-        let tensor = self.container.tensor(name).ok_or_else(|| {
+        let mut tensor = self.container.tensor(name).ok_or_else(|| {
             Error::Tensor(format!(
                 "The model file has no tensor {name}. Convert the checkpoint again."
             ))
         })?;
-        self.container.verify_tensor(name)?;
+        match self.resident_bytes(tensor.data) {
+            Some(data) => tensor.data = data,
+            None if self.checked && tensor.dtype != Dtype::F8E4m3 => {}
+            None => self.container.verify_tensor(name)?,
+        }
         Ok(tensor)
     }
 
+    /// The same bytes in memory of our own, if they have been read there.
+    fn resident_bytes(&self, data: &[u8]) -> Option<&'a [u8]> {
+        let dense = self.dense?;
+        let place = range_in(self.container.bytes(), data)?;
+        let range = dense.place(place.start as u64, place.len())?;
+        Some(&dense.bytes()[range])
+    }
+
     fn place(&self, tensor: &Tensor<'_>) -> Place {
-        // Tensors are slices of the container's bytes, so their distance is their offset; those of a sidecar are elsewhere.
-        let bytes = self.container.bytes().as_ptr_range();
-        let data = tensor.data.as_ptr_range();
-        if bytes.start <= data.start && data.end <= bytes.end {
-            let start = data.start as usize - bytes.start as usize;
-            Place::Container(start..start + tensor.data.len())
-        } else {
-            Place::Copied(tensor.data.into())
+        match range_in(self.bytes(), tensor.data) {
+            Some(range) => Place::Shared(range),
+            None => Place::Copied(tensor.data.into()),
         }
     }
 
@@ -165,7 +203,7 @@ impl<'a> Loader<'a> {
         let scales = weight
             .scale
             .as_ref()
-            .map(|(dtype, place)| (*dtype, place.of(self.container.bytes())));
+            .map(|(dtype, place)| (*dtype, place.of(self.bytes())));
         if matrix(weight.dtype, rows, columns, tensor.data, scales).is_none() {
             return Err(Error::Tensor(format!(
                 "Tensor {name} of the model file is stored as {:?}{}, which does not make a [{rows}, {columns}] matrix.",
@@ -232,6 +270,15 @@ impl<'a> Loader<'a> {
             ))),
         }
     }
+}
+
+/// Where a slice of `bytes` lies in them; none if it is elsewhere.
+fn range_in(bytes: &[u8], slice: &[u8]) -> Option<Range<usize>> {
+    let (all, part) = (bytes.as_ptr_range(), slice.as_ptr_range());
+    (all.start <= part.start && part.end <= all.end).then(|| {
+        let start = part.start as usize - all.start as usize;
+        start..start + slice.len()
+    })
 }
 
 fn wrong_shape(name: &str, found: &[usize], expected: &[usize]) -> Error {

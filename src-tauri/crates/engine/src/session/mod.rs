@@ -17,7 +17,7 @@ pub(crate) const CHUNK: usize = 128;
 /// While a long prompt is read, a checkpoint is taken this often.
 const CHECKPOINT_EVERY: usize = 2048;
 /// Checkpoints kept; for Flash each takes about 24 MB.
-const CHECKPOINTS: usize = 24;
+pub(crate) const CHECKPOINTS: usize = 24;
 
 /// One timeline: position and cached state. Belongs to the engine that made it.
 pub struct Session {
@@ -100,6 +100,11 @@ impl Session {
     /// Feeds one token and returns the logits of the next, [vocab]. A stop is not looked for: a token is one step.
     pub fn decode(&mut self, token: u32) -> Result<&[f32]> {
         self.feed(&[token], Wanted::Last, &Cancel::default())
+    }
+
+    /// [`Session::decode`] that can be stopped.
+    pub(crate) fn step(&mut self, token: u32, cancel: &Cancel) -> Result<&[f32]> {
+        self.feed(&[token], Wanted::Last, cancel)
     }
 
     /// Feeds a short block and returns the logits after each of its tokens, [tokens, vocab]: equal, bit for bit, to those of decoding them

@@ -1,17 +1,9 @@
 //! What has a checksum, and whether it matches: dense tensors when they are asked for, an expert's record the first time it is read.
-//!
-//! Here too, and nowhere else, FP8 codes that are no numbers are refused: whichever way a file came, its weights pass here before anything is
-//! multiplied with them, and products take such a code for 480 (see [`e4m3_nan`]). A conversion keeps them as they are, and
-//! [`verify`](crate::verify()) names them.
 
 use std::sync::atomic::Ordering;
 
-use fastar_kernels::format::e4m3_nan;
-use twox_hash::xxhash3_64::Hasher;
-
 use super::{Container, Text};
-use crate::error::{Error, Result, shown};
-use crate::layout::Dtype;
+use crate::error::{Error, Result};
 use crate::verify::{CheckedPart, Part};
 
 impl Container {
@@ -36,7 +28,8 @@ impl Container {
         }
         for layer in 0..self.layers {
             for expert in 0..self.experts {
-                self.check_record(layer, expert, self.record(layer, expert))?;
+                self.records
+                    .check(layer, expert, self.record(layer, expert))?;
                 done += self.metadata.layout.bytes as u64;
                 progress(done, total);
             }
@@ -61,7 +54,7 @@ impl Container {
         let (word, bit) = (&self.verified[index / 64], 1u64 << (index % 64));
         // Relaxed: the bit says something about bytes that never change; two threads may both verify, with the same outcome.
         if word.load(Ordering::Relaxed) & bit == 0 {
-            self.check_record(layer, expert, record)?;
+            self.records.check(layer, expert, record)?;
             word.fetch_or(bit, Ordering::Relaxed);
         }
         Ok(record)
@@ -97,7 +90,7 @@ impl Container {
                 layer: number / self.experts,
                 expert: number % self.experts,
             },
-            offset: self.records + (number * self.stride) as u64,
+            offset: self.records.first + number as u64 * self.records.stride,
             bytes: self.metadata.layout.bytes as u64,
             checksum: u64::from_le_bytes(*sum),
             dtype: None,
@@ -106,67 +99,11 @@ impl Container {
     }
 
     fn verify_entry(&self, index: usize) -> Result<()> {
-        let entry = &self.entries[index];
-        let (data, what) = (self.view(index).data, || {
-            format!("tensor {}", shown(&entry.name))
-        });
-        if self.checksums.is_some() && Hasher::oneshot(data) != entry.checksum {
-            return Err(Error::Checksum {
-                name: self.name.clone(),
-                what: what(),
-            });
-        }
-        self.check_numbers(entry.dtype, data, what)
-    }
-
-    /// Refuses FP8 codes that are no numbers.
-    fn check_numbers(&self, dtype: Dtype, data: &[u8], what: impl Fn() -> String) -> Result<()> {
-        let found = match dtype {
-            Dtype::F8E4m3 => e4m3_nan(data),
-            _ => None,
-        };
-        match found {
-            None => Ok(()),
-            Some(at) => Err(Error::NotANumber {
-                name: self.name.clone(),
-                what: what(),
-                at,
-            }),
-        }
-    }
-
-    fn check_record(&self, layer: usize, expert: usize, record: &[u8]) -> Result<()> {
-        let Some(checksums) = &self.checksums else {
-            // Version 2 has none, but its converter wrote zeros for an expert it did not find.
-            return match record.iter().any(|&b| b != 0) {
-                true => Ok(()),
-                false => Err(Error::Original {
-                    message: format!(
-                        "{} has nothing but zeros for expert {expert} of layer {layer}: it was missing when the file was made. Download the file again, or convert the original checkpoint with `fastar convert`.",
-                        self.name
-                    ),
-                }),
-            };
-        };
-        let at = (layer * self.experts + expert) as u64 * 8 + checksums.start;
-        let stored = self.part(&(at..at + 8));
-        if Hasher::oneshot(record).to_le_bytes() != stored {
-            return Err(Error::Checksum {
-                name: self.name.clone(),
-                what: format!("expert {expert} of layer {layer}"),
-            });
-        }
-        for (part, matrix) in self.metadata.layout.parts() {
-            let data = &record[matrix.data.clone()];
-            self.check_numbers(matrix.dtype, data, || {
-                format!("tensor \"layers.{layer}.ffn.experts.{expert}.{part}.weight\"")
-            })?;
-        }
-        Ok(())
+        self.check_tensor(&self.entries[index].name, self.view(index).data)
     }
 
     fn record(&self, layer: usize, expert: usize) -> &[u8] {
-        let start = self.records as usize + (layer * self.experts + expert) * self.stride;
-        &self.bytes[start..start + self.metadata.layout.bytes]
+        let start = self.records.offset(layer, expert) as usize;
+        &self.bytes[start..start + self.records.bytes]
     }
 }

@@ -13,7 +13,7 @@ use crate::v2;
 
 /// A whole file.
 pub(crate) enum Bytes {
-    Mapped(Mmap),
+    Mapped(Mmap, File),
     Static(&'static [u8]),
 }
 
@@ -21,7 +21,7 @@ impl Deref for Bytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match self {
-            Self::Mapped(map) => map,
+            Self::Mapped(map, _) => map,
             Self::Static(bytes) => bytes,
         }
     }
@@ -57,7 +57,7 @@ pub(crate) fn map(path: &Path) -> Result<Bytes> {
     // SAFETY: the mapping is read-only and private to its owner, and the crate's contract (documented on `Container`) is that
     // nobody truncates or rewrites the file in place while it is open; our own converter only ever replaces files by rename.
     let map = unsafe { Mmap::map(&file) }.map_err(io)?;
-    Ok(Bytes::Mapped(map))
+    Ok(Bytes::Mapped(map, file))
 }
 
 /// Checks length, magic and version, in the order that gives a person the most useful answer.

@@ -3,6 +3,7 @@
 mod checked;
 mod file;
 mod open;
+mod places;
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,6 +17,7 @@ use crate::layout::{EffortTable, ExpertLayout, Tensor};
 
 use file::is_version_2;
 pub(crate) use file::{Bytes, map};
+pub use places::{DensePlace, Records};
 
 /// An open container, mapped read-only; cheap to share between threads.
 ///
@@ -38,15 +40,13 @@ pub struct Container {
     sidecars: Vec<Bytes>,
     /// What follows the main file's name in theirs.
     suffixes: Vec<&'static str>,
-    /// Where the records begin.
-    records: u64,
+    records: Records,
     /// Where their checksums are; version 2 has none.
     checksums: Option<Range<u64>>,
     /// Indices into `entries`, ordered by tensor name.
     by_name: Vec<usize>,
     layers: usize,
     experts: usize,
-    stride: usize,
     /// One bit per expert: checksum seen to match.
     verified: Vec<AtomicU64>,
 }
@@ -202,7 +202,7 @@ impl Container {
 
     /// Where the records begin, and how far apart they are.
     pub(crate) fn record_places(&self) -> (u64, u64) {
-        (self.records, self.stride as u64)
+        (self.records.first, self.records.stride)
     }
 
     /// Where the checksums of the records are; version 2 has none.

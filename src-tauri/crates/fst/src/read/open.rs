@@ -8,7 +8,8 @@ use serde_json::Value;
 use twox_hash::xxhash3_64::Hasher;
 
 use super::file::{Bytes, check_start};
-use super::{Container, Text, Tokenizer};
+use super::places::codes;
+use super::{Container, Records, Text, Tokenizer};
 use crate::error::{Error, Result, shown};
 use crate::format::{Entry, Header, Metadata, Source, VERSION, decode_directory, index_checksum};
 use crate::layout::EffortTable;
@@ -19,6 +20,15 @@ impl Container {
         let model = v2::open(path, &bytes)?;
         let (sources, entries): (Vec<_>, Vec<_>) = model.entries.into_iter().unzip();
         let config_text = model.config.to_string().into_bytes();
+        let records = Records {
+            name: name.as_str().into(),
+            first: model.bank,
+            stride: model.stride,
+            bytes: model.layout.bytes,
+            experts: model.experts,
+            checksums: None,
+            codes: codes(&model.layout),
+        };
         Ok(Self {
             version: v2::VERSION,
             identity: model.identity,
@@ -39,11 +49,10 @@ impl Container {
             sources,
             sidecars: model.sidecars,
             suffixes: model.suffixes,
-            records: model.bank,
+            records,
             checksums: None,
             layers: model.layers,
             experts: model.experts,
-            stride: model.stride as usize,
             verified: seen(model.layers * model.experts),
             bytes,
             name,
@@ -115,6 +124,16 @@ impl Container {
                 )));
             }
         }
+        let (sums, _) = part(&map.checksums)?.as_chunks::<8>();
+        let records = Records {
+            name: name.as_str().into(),
+            first: map.records.start,
+            stride: header.record_stride,
+            bytes: metadata.layout.bytes,
+            experts: usize::try_from(header.experts).unwrap_or(usize::MAX),
+            checksums: Some(sums.iter().map(|sum| u64::from_le_bytes(*sum)).collect()),
+            codes: codes(&metadata.layout),
+        };
         let tokenizer = part(&map.tokenizer)?;
         let tokenizer_checksum = match tokenizer {
             [] => 0,
@@ -145,7 +164,6 @@ impl Container {
             usize::try_from(value).map_err(|_| damaged("it is too large for this machine".into()))
         };
         let (layers, experts) = (counts(header.layers)?, counts(header.experts)?);
-        let stride = counts(header.record_stride)?;
         tracing::debug!(
             tensors = entries.len(),
             layers,
@@ -166,11 +184,10 @@ impl Container {
             sidecars: Vec::new(),
             suffixes: Vec::new(),
             by_name,
-            records: map.records.start,
+            records,
             checksums: Some(map.checksums),
             layers,
             experts,
-            stride,
             verified: seen(layers * experts),
             bytes,
             name,

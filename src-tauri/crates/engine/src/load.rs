@@ -1,0 +1,96 @@
+//! From a container to a network, with what of it is in memory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fastar_fst::Container;
+use fastar_kernels::product::Arithmetic;
+
+use crate::model::Model;
+use crate::pager::{Dense, Disk, Pager, Recording, Sizes, Source, hot, slot_bytes};
+use crate::plan::{self, Need, Plan};
+use crate::routing::Shape;
+use crate::{Error, Options, Result};
+
+/// The tensor of which a token reads one row: it stays in the file.
+const EMBEDDING: &str = "embed.weight";
+/// Work buffers, the tokenizer and the program itself, in bytes.
+const WORK: u64 = 384 << 20;
+
+/// Loads the network. What lies in a file is read into memory of our own: dense weights whole, experts as far as there is room.
+pub fn load(
+    container: Arc<Container>,
+    arithmetic: Arithmetic,
+    options: &Options,
+) -> Result<(Model, Plan)> {
+    let (layers, experts) = container.expert_counts();
+    let disk = container
+        .file()
+        .map(Disk::new)
+        .transpose()
+        .map_err(|error| Error::Read(format!("The model file could not be read: {error}.")))?;
+    let available = plan::available(Path::new("/"));
+    let dense = match &disk {
+        Some(disk) => Some(Dense::read(&container, disk, EMBEDDING, |name| {
+            name != EMBEDDING && !name.starts_with("mtp.") && !name.ends_with("tid2eid")
+        })?),
+        None => None,
+    };
+    let dense_bytes = dense.as_ref().map_or(0, |dense| dense.bytes().len() as u64);
+    let mut model = Model::load(Arc::clone(&container), dense, arithmetic, options.reference)?;
+    let taken = model.config.num_experts_per_tok;
+    if let Some(path) = &options.trace {
+        let shape = Shape {
+            layers,
+            experts,
+            taken,
+        };
+        model.record(Recording::new(path, shape, container.identity())?);
+    }
+    let Some(disk) = disk else {
+        let all = layers * experts;
+        let memory = Plan {
+            slots: all,
+            experts: all,
+            ..Plan::default()
+        };
+        return Ok((model, memory));
+    };
+    let need = Need {
+        dense: dense_bytes,
+        conversations: model.conversation_bytes(),
+        work: WORK,
+        slot: slot_bytes(container.records().bytes()) as u64,
+        experts: layers * experts,
+        fewest: taken,
+    };
+    let memory = plan::plan(available, &need, options.cache_bytes);
+    tracing::info!(
+        slots = memory.slots,
+        cache = memory.cache_bytes,
+        dense = dense_bytes,
+        direct = disk.is_direct(),
+        "{}",
+        memory.sentence()
+    );
+    let sizes = Sizes {
+        layers,
+        experts,
+        taken,
+    };
+    let records = container.records().clone();
+    let source: Box<dyn Source> = Box::new(disk);
+    let pager = Pager::new(
+        records,
+        source,
+        sizes,
+        memory.slots,
+        !options.without_guesses,
+    )?;
+    if let Some(folder) = &options.hot_lists {
+        let list = hot::load(folder, container.identity(), layers * experts);
+        pager.warm(&list);
+    }
+    model.page(pager);
+    Ok((model, memory))
+}

@@ -1,0 +1,331 @@
+//! Replaying a routing trace through caches of several sizes, to compare policies with each other and with the best there can be.
+//!
+//! One cache holds the experts of all layers. The first half of the tokens fills it, the second is counted. Belady's policy knows the future and
+//! evicts what is used farthest from now: no policy hits more often.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::policy::Policy;
+use super::trace::Trace;
+
+/// Hit rates of one cache size, each from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Rates {
+    /// Experts that fit.
+    pub slots: usize,
+    /// The experts most used in the first half, never exchanged.
+    pub fixed: f64,
+    /// Least recently used goes.
+    pub lru: f64,
+    /// Least frequently used goes, uses fading with a half-life of 64 tokens.
+    pub lfu: f64,
+    /// The engine's own policy.
+    pub ours: f64,
+    /// Best possible.
+    pub belady: f64,
+}
+
+/// The trace as one list of pages, in the order they are needed, without repeats in a layer.
+struct Uses {
+    /// Pages: layer x experts + expert.
+    pages: Vec<u32>,
+    /// Where each layer of each token begins in `pages`, and the end.
+    starts: Vec<usize>,
+    /// Where counting begins.
+    half: usize,
+}
+
+impl Uses {
+    fn of(trace: &Trace) -> Self {
+        let shape = trace.shape;
+        let (mut pages, mut starts, mut half) = (Vec::new(), Vec::new(), 0);
+        for token in 0..trace.tokens() {
+            if token == trace.tokens() / 2 {
+                half = pages.len();
+            }
+            for layer in 0..shape.layers {
+                let start = pages.len();
+                starts.push(start);
+                for expert in trace.picked(token, layer) {
+                    let page = (layer * shape.experts + usize::from(*expert)) as u32;
+                    if !pages[start..].contains(&page) {
+                        pages.push(page);
+                    }
+                }
+            }
+        }
+        starts.push(pages.len());
+        Self {
+            pages,
+            starts,
+            half,
+        }
+    }
+
+    fn counted(&self) -> usize {
+        self.pages.len() - self.half
+    }
+}
+
+/// Hit rates of every policy for each number of slots. Fewer slots than a token takes in one layer count as that many; more than there are
+/// experts as all of them.
+pub fn compare(trace: &Trace, slots: &[usize]) -> Vec<Rates> {
+    let all = trace.shape.layers * trace.shape.experts;
+    let uses = Uses::of(trace);
+    let next = next_uses(&uses.pages);
+    slots
+        .iter()
+        .map(|slots| {
+            let slots = (*slots).clamp(trace.shape.taken, all);
+            let rate = |hits: usize| hits as f64 / uses.counted().max(1) as f64;
+            Rates {
+                slots,
+                fixed: rate(fixed(&uses, slots)),
+                lru: rate(by_key(&uses, slots, &mut |_, at| at as f64)),
+                lfu: rate(lfu(&uses, trace, slots)),
+                ours: rate(ours(&uses, trace, slots)),
+                belady: rate(by_key(&uses, slots, &mut |_, at| -(next[at] as f64))),
+            }
+        })
+        .collect()
+}
+
+/// For each use, when its page is used next; the end and beyond where it is not.
+fn next_uses(pages: &[u32]) -> Vec<usize> {
+    let mut next = vec![0; pages.len()];
+    let mut seen = HashMap::new();
+    for (at, page) in pages.iter().enumerate().rev() {
+        next[at] = seen.insert(*page, at).unwrap_or(usize::MAX >> 12);
+    }
+    next
+}
+
+/// Hits of a cache that evicts the page with the smallest key; `key` gives the new one of the page used at a time.
+fn by_key(uses: &Uses, slots: usize, key: &mut dyn FnMut(u32, usize) -> f64) -> usize {
+    let mut keys: HashMap<u32, f64> = HashMap::new();
+    let mut order: BTreeSet<(Ordered, u32)> = BTreeSet::new();
+    let mut hits = 0;
+    for (at, page) in uses.pages.iter().enumerate() {
+        if let Some(old) = keys.get(page) {
+            hits += usize::from(at >= uses.half);
+            order.remove(&(Ordered(*old), *page));
+        } else if keys.len() >= slots
+            && let Some((_, out)) = order.pop_first()
+        {
+            keys.remove(&out);
+        }
+        let new = key(*page, at);
+        keys.insert(*page, new);
+        order.insert((Ordered(new), *page));
+    }
+    hits
+}
+
+/// A number with the total order of its bits.
+#[derive(Clone, Copy, PartialEq)]
+struct Ordered(f64);
+
+impl Eq for Ordered {}
+impl PartialOrd for Ordered {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Ordered {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+fn fixed(uses: &Uses, slots: usize) -> usize {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    for page in &uses.pages[..uses.half] {
+        *counts.entry(*page).or_default() += 1;
+    }
+    let mut best: Vec<(usize, u32)> = counts.into_iter().map(|(page, n)| (n, page)).collect();
+    best.sort_unstable_by(|a, b| b.cmp(a));
+    best.truncate(slots);
+    let kept: std::collections::HashSet<u32> = best.into_iter().map(|(_, page)| page).collect();
+    let counted = &uses.pages[uses.half..];
+    counted.iter().filter(|page| kept.contains(page)).count()
+}
+
+fn lfu(uses: &Uses, trace: &Trace, slots: usize) -> usize {
+    const HALF_LIFE: f64 = 64.0;
+    let tokens = trace.tokens().max(1) as f64;
+    let of = uses.pages.len() as f64 / tokens;
+    // log2 of the sum of 2^(time / half-life): fading without touching what is idle.
+    let mut sums: HashMap<u32, f64> = HashMap::new();
+    by_key(uses, slots, &mut |page, at| {
+        let now = at as f64 / of / HALF_LIFE;
+        let sum = sums.entry(page).or_insert(f64::NEG_INFINITY);
+        let (low, high) = (sum.min(now), sum.max(now));
+        *sum = high + (1.0 + (low - high).exp2()).log2();
+        *sum
+    })
+}
+
+fn ours(uses: &Uses, trace: &Trace, slots: usize) -> usize {
+    let shape = trace.shape;
+    let mut policy = Policy::new(shape.layers, shape.experts, slots);
+    let mut slot_of: HashMap<u32, usize> = HashMap::new();
+    let mut page_in = vec![None; slots];
+    let (mut filled, mut hits) = (0, 0);
+    for (round, range) in uses.starts.windows(2).enumerate() {
+        let layer = round % shape.layers;
+        if layer == 0 {
+            policy.advance(1);
+        }
+        let wanted = &uses.pages[range[0]..range[1]];
+        for page in wanted {
+            policy.used(*page, 1);
+            if let Some(slot) = slot_of.get(page) {
+                hits += usize::from(range[0] >= uses.half);
+                policy.withhold(*slot);
+            }
+        }
+        for page in wanted {
+            if slot_of.contains_key(page) {
+                continue;
+            }
+            let slot = if filled < slots {
+                filled += 1;
+                filled - 1
+            } else {
+                // There are at least as many slots as a layer can pin.
+                let Some(slot) = policy.victim(layer) else {
+                    continue;
+                };
+                slot
+            };
+            if let Some(out) = page_in[slot].replace(*page) {
+                slot_of.remove(&out);
+            }
+            slot_of.insert(*page, slot);
+            policy.withhold(slot);
+        }
+        for page in wanted {
+            if let Some(slot) = slot_of.get(page) {
+                policy.offer(*slot, *page);
+            }
+        }
+    }
+    hits
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::super::synthetic::Synthetic;
+    use super::super::trace::Kind;
+    use super::*;
+
+    /// One layer, one expert a token.
+    fn line(experts: &[u16]) -> Trace {
+        let mut trace = Trace::new(1, 8, 1);
+        for expert in experts {
+            trace.push(Kind::Decode, &[*expert]);
+        }
+        trace
+    }
+
+    #[test]
+    fn hits_are_those_counted_by_hand() {
+        // Counted: 0 3 0 1 2 0, after 0 1 2 0 1 2, which leaves 1 and 2 in two slots.
+        let trace = line(&[0, 1, 2, 0, 1, 2, 0, 3, 0, 1, 2, 0]);
+        let [rates] = compare(&trace, &[2])[..] else {
+            panic!("one size")
+        };
+        // Least recently used: [1 2] 0 misses, 3 misses, 0 hits, 1, 2 and 0 miss.
+        assert_eq!(rates.lru, 1.0 / 6.0);
+        // Knowing the future, [1 2] becomes [1 0], [0 3], 0 hits, [0 1], [0 2], 0 hits.
+        assert_eq!(rates.belady, 2.0 / 6.0);
+        // 0, 1 and 2 were used twice each; the higher numbers win a tie: [1 2] kept.
+        assert_eq!(rates.fixed, 2.0 / 6.0);
+    }
+
+    #[test]
+    fn with_room_for_all_only_the_first_uses_miss() {
+        let trace = line(&[0, 1, 2, 3, 0, 1, 4, 0]);
+        let [rates] = compare(&trace, &[100])[..] else {
+            panic!("one size")
+        };
+        assert_eq!(rates.slots, 8);
+        for rate in [rates.lru, rates.lfu, rates.ours, rates.belady] {
+            assert_eq!(rate, 3.0 / 4.0);
+        }
+    }
+
+    /// Fractions of all experts, and the fewest slots there can be.
+    fn sizes(trace: &Trace) -> Vec<usize> {
+        let all = (trace.shape.layers * trace.shape.experts) as f64;
+        let token = trace.shape.layers * trace.shape.taken;
+        let shares = [0.045, 0.10, 0.153, 0.25, 0.33, 0.5, 0.75];
+        let few = [
+            trace.shape.taken,
+            2 * trace.shape.taken,
+            token / 2,
+            token,
+            3 * token / 2,
+            2 * token,
+        ];
+        few.into_iter()
+            .chain(shares.map(|share| (share * all) as usize))
+            .collect()
+    }
+
+    #[test]
+    fn never_below_least_recently_used_and_near_the_best_possible() {
+        for (name, synthetic) in [
+            ("default", Synthetic::default()),
+            ("skewed", Synthetic::skewed()),
+        ] {
+            let trace = synthetic.trace();
+            let rates = compare(&trace, &sizes(&trace));
+            for rate in &rates {
+                assert!(rate.ours >= rate.lru, "{name}: {rate:?}");
+                assert!(rate.ours <= rate.belady, "{name}: {rate:?}");
+            }
+            let all = (trace.shape.layers * trace.shape.experts) as f64;
+            for (share, least) in [(0.33, 0.85), (0.10, 0.67)] {
+                let rate = rates
+                    .iter()
+                    .find(|rate| rate.slots == (share * all) as usize)
+                    .unwrap();
+                assert!(rate.ours / rate.belady >= least, "{name}: {rate:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_goes_round_does_not_defeat_it() {
+        // Every token needs other experts than the last, in a circle that is longer than the cache: where LRU never hits.
+        let mut trace = Trace::new(4, 32, 2);
+        for token in 0..400u16 {
+            let pair = [2 * (token % 16), 2 * (token % 16) + 1];
+            trace.push(Kind::Decode, &pair.repeat(4));
+        }
+        for rate in compare(&trace, &[2, 8, 16, 64, 100, 127]) {
+            assert!(rate.ours >= rate.lru, "{rate:?}");
+        }
+    }
+
+    #[test]
+    fn popularity_that_changes_is_followed() {
+        let synthetic = Synthetic {
+            tokens: 400,
+            layers: 8,
+            experts: 64,
+            taken: 4,
+            text: 50,
+            popularity: 0.2,
+            topic: 1.0,
+            ..Synthetic::default()
+        };
+        let trace = synthetic.trace();
+        for rate in compare(&trace, &sizes(&trace)) {
+            // It begins by being slow to forget, and takes a while to notice.
+            assert!(rate.ours >= rate.lru - 0.01, "{rate:?}");
+        }
+    }
+}

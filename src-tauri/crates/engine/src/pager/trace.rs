@@ -1,0 +1,417 @@
+//! Which experts each token went to, in a file: for choosing a policy by replaying what really happened.
+//!
+//! All integers are little-endian.
+//!
+//! | offset | type | what |
+//! |---|---|---|
+//! | 0 | 8 bytes | `FSTROUTE` |
+//! | 8 | u32 | version, 1 |
+//! | 12 | u32 | layers, 1 to 1024 |
+//! | 16 | u32 | experts in each, 1 to 65536 |
+//! | 20 | u32 | experts a token takes in each, at most 256 |
+//! | 24 | u64 | identity of the model's container, 0 where there is none |
+//! | 32 | | tokens without gaps |
+//!
+//! A token is one byte (0: the first of a text, 1: another of a prompt, 2: one that was computed alone, as those of an answer are) and then, layer by layer, its experts in ascending
+//! order: a byte each, two where there are more than 256 experts. A token of Flash takes 259 bytes. A recording that was killed may end
+//! within a token; what is whole is used.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+const MAGIC: [u8; 8] = *b"FSTROUTE";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 32;
+const MOST_LAYERS: u32 = 1024;
+const MOST_EXPERTS: u32 = 1 << 16;
+const MOST_TAKEN: u32 = 256;
+
+/// What a token was to its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The first token of a text.
+    First,
+    /// Another token of a prompt.
+    Prefill,
+    /// A token that was computed alone: one of an answer, or the last of a prompt.
+    Decode,
+}
+
+/// Sizes of the model that was traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Layers.
+    pub layers: usize,
+    /// Experts in each.
+    pub experts: usize,
+    /// Experts a token takes in each.
+    pub taken: usize,
+}
+
+/// A routing trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Sizes.
+    pub shape: Shape,
+    /// Identity of the model's container; 0 where there is none.
+    pub model: u64,
+    /// The file ended within a token.
+    pub cut: bool,
+    kinds: Vec<Kind>,
+    /// [tokens, layers, taken].
+    picked: Vec<u16>,
+}
+
+/// Why a trace cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The system refused.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is no trace, or a damaged one: a sentence without its name.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+impl Trace {
+    /// Without tokens.
+    pub fn new(layers: usize, experts: usize, taken: usize) -> Self {
+        Self {
+            shape: Shape {
+                layers,
+                experts,
+                taken,
+            },
+            model: 0,
+            cut: false,
+            kinds: Vec::new(),
+            picked: Vec::new(),
+        }
+    }
+
+    /// Adds a token with its experts, [layers, taken].
+    pub fn push(&mut self, kind: Kind, picked: &[u16]) {
+        debug_assert_eq!(picked.len(), self.shape.layers * self.shape.taken);
+        self.kinds.push(kind);
+        self.picked.extend_from_slice(picked);
+    }
+
+    /// Tokens.
+    pub fn tokens(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// What each token was.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// The experts of a token in a layer.
+    pub fn picked(&self, token: usize, layer: usize) -> &[u16] {
+        let Shape { layers, taken, .. } = self.shape;
+        let at = (token * layers + layer) * taken;
+        &self.picked[at..at + taken]
+    }
+
+    /// Reads a trace. Nothing in it is trusted.
+    pub fn read(mut from: impl Read) -> Result<Self, TraceError> {
+        let damaged = |what: String| TraceError::Damaged(what);
+        let mut header = [0; HEADER_BYTES];
+        if fill(&mut from, &mut header)? < HEADER_BYTES || !header.starts_with(&MAGIC) {
+            return Err(damaged("is not a routing trace of FaStar".into()));
+        }
+        let number = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        if number(8) != VERSION {
+            return Err(damaged(format!(
+                "is a routing trace of version {}, and this program reads version {VERSION}",
+                number(8)
+            )));
+        }
+        let (layers, experts, taken) = (number(12), number(16), number(20));
+        if !(1..=MOST_LAYERS).contains(&layers)
+            || !(1..=MOST_EXPERTS).contains(&experts)
+            || !(1..=MOST_TAKEN.min(experts)).contains(&taken)
+        {
+            return Err(damaged(format!(
+                "is damaged: {layers} layers of {experts} experts, of which {taken} are taken, are impossible"
+            )));
+        }
+        let mut trace = Self::new(layers as usize, experts as usize, taken as usize);
+        let (low, high) = (u64::from(number(24)), u64::from(number(28)));
+        trace.model = low | high << 32;
+        let wide = experts > 256;
+        let count = trace.shape.layers * trace.shape.taken;
+        // Bounded by the limits above.
+        let mut record = vec![0; 1 + count * if wide { 2 } else { 1 }];
+        loop {
+            let got = fill(&mut from, &mut record)?;
+            if got < record.len() {
+                trace.cut = got > 0;
+                return Ok(trace);
+            }
+            let token = trace.tokens();
+            trace.kinds.push(match record[0] {
+                0 => Kind::First,
+                1 => Kind::Prefill,
+                2 => Kind::Decode,
+                other => {
+                    return Err(damaged(format!(
+                        "is damaged: token {token} is of kind {other}"
+                    )));
+                }
+            });
+            if wide {
+                let (pairs, _) = record[1..].as_chunks::<2>();
+                trace
+                    .picked
+                    .extend(pairs.iter().map(|pair| u16::from_le_bytes(*pair)));
+            } else {
+                trace
+                    .picked
+                    .extend(record[1..].iter().map(|b| u16::from(*b)));
+            }
+            let last = &trace.picked[token * count..];
+            if let Some(bad) = last.iter().find(|e| u32::from(**e) >= experts) {
+                return Err(damaged(format!(
+                    "is damaged: token {token} goes to expert {bad}, and there are {experts}"
+                )));
+            }
+        }
+    }
+
+    /// Writes it whole.
+    pub fn write(&self, to: impl Write) -> io::Result<()> {
+        let mut recorder = Recorder::new(to, self.shape, self.model)?;
+        for (token, kind) in self.kinds.iter().enumerate() {
+            let count = self.shape.layers * self.shape.taken;
+            recorder.token(*kind, &self.picked[token * count..(token + 1) * count])?;
+        }
+        recorder.flush()
+    }
+}
+
+/// Writes a trace token by token.
+pub struct Recorder<W: Write> {
+    to: W,
+    wide: bool,
+    record: Vec<u8>,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Writes the header.
+    pub fn new(mut to: W, shape: Shape, model: u64) -> io::Result<Self> {
+        let number = |n: usize, most: u32| {
+            u32::try_from(n)
+                .ok()
+                .filter(|n| (1..=most).contains(n))
+                .ok_or_else(|| {
+                    io::Error::new(
+                        io::ErrorKind::InvalidInput,
+                        "the model is too large to be traced",
+                    )
+                })
+        };
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.extend_from_slice(&MAGIC);
+        for n in [
+            VERSION,
+            number(shape.layers, MOST_LAYERS)?,
+            number(shape.experts, MOST_EXPERTS)?,
+            number(shape.taken, MOST_TAKEN)?,
+        ] {
+            header.extend_from_slice(&n.to_le_bytes());
+        }
+        header.extend_from_slice(&model.to_le_bytes());
+        to.write_all(&header)?;
+        Ok(Self {
+            to,
+            wide: shape.experts > 256,
+            record: Vec::new(),
+        })
+    }
+
+    /// Adds a token with its experts, [layers, taken].
+    pub fn token(&mut self, kind: Kind, picked: &[u16]) -> io::Result<()> {
+        self.record.clear();
+        self.record.push(match kind {
+            Kind::First => 0,
+            Kind::Prefill => 1,
+            Kind::Decode => 2,
+        });
+        for expert in picked {
+            let [low, high] = expert.to_le_bytes();
+            self.record.push(low);
+            if self.wide {
+                self.record.push(high);
+            }
+        }
+        self.to.write_all(&self.record)
+    }
+
+    /// Makes sure that all is written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// A trace on its way to a file. A disk that fails is told once and ends the recording, not the answer.
+pub struct Recording {
+    path: PathBuf,
+    recorder: Option<Recorder<BufWriter<File>>>,
+}
+
+impl Recording {
+    /// Begins a new file.
+    pub fn new(path: &Path, shape: Shape, model: u64) -> crate::Result<Self> {
+        let recorder = File::create(path)
+            .and_then(|file| Recorder::new(BufWriter::new(file), shape, model))
+            .map_err(|e| {
+                crate::Error::Input(format!(
+                    "The routing trace cannot be written to {}: {e}.",
+                    path.display()
+                ))
+            })?;
+        Ok(Self {
+            path: path.to_owned(),
+            recorder: Some(recorder),
+        })
+    }
+
+    /// Adds a token with its experts, [layers, taken].
+    pub fn token(&mut self, kind: Kind, picked: &[u16]) {
+        if let Some(recorder) = &mut self.recorder
+            && let Err(error) = recorder.token(kind, picked)
+        {
+            self.give_up(&error);
+        }
+    }
+
+    fn give_up(&mut self, error: &io::Error) {
+        tracing::error!(%error, path = %self.path.display(), "the routing trace ends here");
+        self.recorder = None;
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(recorder) = &mut self.recorder
+            && let Err(error) = recorder.flush()
+        {
+            self.give_up(&error);
+        }
+    }
+}
+
+/// Reads until the buffer is full or nothing comes any more; how much came.
+fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match from.read(&mut buffer[got..]) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(got)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample(experts: usize) -> Trace {
+        let mut trace = Trace::new(2, experts, 2);
+        trace.model = 0x0123_4567_89AB_CDEF;
+        let last = (experts - 1) as u16;
+        trace.push(Kind::First, &[0, 1, 2, last]);
+        trace.push(Kind::Prefill, &[3, 4, 0, last]);
+        trace.push(Kind::Decode, &[1, 2, 3, 4]);
+        trace
+    }
+
+    fn written(trace: &Trace) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        trace.write(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn the_file_is_as_documented_and_comes_back() {
+        let bytes = written(&sample(256));
+        assert_eq!(&bytes[..8], b"FSTROUTE");
+        assert_eq!(
+            bytes[8..24],
+            [1, 0, 0, 0, 2, 0, 0, 0, 0, 1, 0, 0, 2, 0, 0, 0]
+        );
+        assert_eq!(
+            bytes[24..32],
+            [0xEF, 0xCD, 0xAB, 0x89, 0x67, 0x45, 0x23, 0x01]
+        );
+        assert_eq!(
+            bytes[32..],
+            [0, 0, 1, 2, 255, 1, 3, 4, 0, 255, 2, 1, 2, 3, 4]
+        );
+        assert_eq!(Trace::read(&bytes[..]).unwrap(), sample(256));
+        // Two bytes for each expert.
+        let bytes = written(&sample(300));
+        assert_eq!(bytes[32..41], [0, 0, 0, 1, 0, 2, 0, 43, 1]);
+        assert_eq!(Trace::read(&bytes[..]).unwrap(), sample(300));
+    }
+
+    #[test]
+    fn a_cut_recording_keeps_its_whole_tokens() {
+        let bytes = written(&sample(256));
+        let trace = Trace::read(&bytes[..bytes.len() - 2]).unwrap();
+        assert!(trace.cut);
+        assert_eq!(trace.kinds(), [Kind::First, Kind::Prefill]);
+        assert_eq!(trace.picked(1, 1), [0, 255]);
+        let whole = Trace::read(&bytes[..]).unwrap();
+        assert!(!whole.cut);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_a_reason() {
+        let bytes = written(&sample(200));
+        let changed = |at: usize, value: u8| {
+            let mut bytes = bytes.clone();
+            bytes[at] = value;
+            Trace::read(&bytes[..]).unwrap_err().to_string()
+        };
+        assert_eq!(changed(0, b'X'), "is not a routing trace of FaStar");
+        assert!(changed(8, 2).contains("of version 2"));
+        assert!(changed(15, 255).contains("are impossible"), "layers");
+        assert!(changed(12, 0).contains("are impossible"), "no layers");
+        assert!(changed(19, 255).contains("are impossible"), "experts");
+        assert!(
+            changed(20, 201).contains("are impossible"),
+            "more than there are"
+        );
+        assert!(changed(32, 3).contains("token 0 is of kind 3"));
+        assert!(changed(38, 200).contains("token 1 goes to expert 200, and there are 200"));
+        assert!(Trace::read(&bytes[..31]).is_err());
+        assert!(Trace::read(&b""[..]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(tail in proptest::collection::vec(any::<u8>(), 0..200), at in 8usize..32, value: u8) {
+            let mut bytes = written(&sample(256));
+            bytes.extend(tail);
+            bytes[at] = value;
+            if let Ok(trace) = Trace::read(&bytes[..]) {
+                let Shape { layers, experts, .. } = trace.shape;
+                for token in 0..trace.tokens() {
+                    for layer in 0..layers {
+                        prop_assert!(trace.picked(token, layer).iter().all(|e| usize::from(*e) < experts));
+                    }
+                }
+            }
+        }
+    }
+}

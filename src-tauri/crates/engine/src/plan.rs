@@ -1,0 +1,353 @@
+//! How much memory this process may use, and what a model makes of it.
+//!
+//! The machine's free memory is not the answer in a container or under a service manager: a control group may allow less, and so may any group
+//! above it. [`available`] takes the smallest of all. [`plan`] is a pure function of that, of what the model needs in any case, and of
+//! what the person asked for.
+
+use std::fs;
+use std::path::Path;
+
+/// Above this a limit means "none": version 1 of control groups says so with the largest multiple of a page.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// Bytes this process may still use: what the system has available and what every control group above it leaves. None where nothing can be found out.
+///
+/// `root` is `/`; tests put a tree of files in its place.
+pub fn available(root: &Path) -> Option<u64> {
+    let text = |path: &str| fs::read_to_string(root.join(path)).ok();
+    let machine = text("proc/meminfo").and_then(|meminfo| {
+        let kib: u64 = field(&meminfo, "MemAvailable:")?;
+        kib.checked_mul(1024)
+    });
+    let mut least = machine;
+    for line in text("proc/self/cgroup").unwrap_or_default().lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let (mounts, files): (&[&str], _) = if controllers.is_empty() {
+            (&["sys/fs/cgroup", "sys/fs/cgroup/unified"], &VERSION_2)
+        } else if controllers.split(',').any(|c| c == "memory") {
+            (&["sys/fs/cgroup/memory"], &VERSION_1)
+        } else {
+            continue;
+        };
+        for mount in mounts {
+            for left in groups(path).filter_map(|group| files.left(&root.join(mount).join(group))) {
+                least = Some(least.map_or(left, |least| least.min(left)));
+            }
+        }
+    }
+    least
+}
+
+/// A group's path and those of all groups above it. In a container the path may be that of the host and not exist; the root of the mount is then the
+/// container's own group.
+fn groups(path: &str) -> impl Iterator<Item = &str> {
+    let path = path.trim_matches('/');
+    std::iter::successors(Some(path), |path| {
+        (!path.is_empty()).then(|| path.rsplit_once('/').map_or("", |(above, _)| above))
+    })
+}
+
+/// Names of the files of one version of control groups.
+struct Files {
+    limit: &'static str,
+    usage: &'static str,
+    /// In memory.stat: file pages that can be dropped.
+    reclaimable: &'static str,
+}
+
+const VERSION_1: Files = Files {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    reclaimable: "total_inactive_file",
+};
+const VERSION_2: Files = Files {
+    limit: "memory.max",
+    usage: "memory.current",
+    reclaimable: "inactive_file",
+};
+
+impl Files {
+    /// What a group leaves; none if it sets no limit.
+    fn left(&self, group: &Path) -> Option<u64> {
+        let text = |name: &str| fs::read_to_string(group.join(name)).ok();
+        let limit: u64 = text(self.limit)?.trim().parse().ok()?;
+        if limit >= NO_LIMIT {
+            return None;
+        }
+        let usage: u64 = text(self.usage)
+            .and_then(|t| t.trim().parse().ok())
+            .unwrap_or(0);
+        let reclaimable = text("memory.stat")
+            .and_then(|stat| field(&stat, self.reclaimable))
+            .unwrap_or(0);
+        Some(limit.saturating_sub(usage.saturating_sub(reclaimable)))
+    }
+}
+
+/// The number after a name at the beginning of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        (words.next() == Some(name)).then(|| words.next()?.parse().ok())?
+    })
+}
+
+/// What a model needs, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Weights that every token reads: always in memory.
+    pub dense: u64,
+    /// What is remembered of conversations.
+    pub conversations: u64,
+    /// Buffers, the tokenizer, the program.
+    pub work: u64,
+    /// One expert.
+    pub slot: u64,
+    /// Experts there are.
+    pub experts: usize,
+    /// Experts without which no token can be computed.
+    pub fewest: usize,
+}
+
+/// What a model gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Experts that fit.
+    pub slots: usize,
+    /// Experts there are.
+    pub experts: usize,
+    /// Bytes for them.
+    pub cache_bytes: u64,
+    /// Bytes of the weights that are always in memory.
+    pub dense_bytes: u64,
+    /// What a person should know: that what they asked for is not what they get, and why.
+    pub note: Option<String>,
+}
+
+/// Left to the rest of the system: a sixteenth of what is available, within bounds.
+fn reserve(available: u64) -> u64 {
+    (available / 16).clamp(128 << 20, 2 << 30)
+}
+
+/// How many experts are kept in memory. `asked` is a hard cap, but for the fewest that work.
+pub fn plan(available: Option<u64>, need: &Need, asked: Option<u64>) -> Plan {
+    let slot = need.slot.max(1);
+    let others = need.dense + need.conversations + need.work;
+    // Where nothing is known, everything is allowed: the person can ask for less.
+    let fits = available.map_or(u64::MAX, |available| {
+        available
+            .saturating_sub(others)
+            .saturating_sub(reserve(available))
+    });
+    let wanted = asked.unwrap_or(u64::MAX);
+    let count = |bytes: u64| usize::try_from(bytes / slot).unwrap_or(usize::MAX);
+    let slots = count(wanted.min(fits)).clamp(need.fewest, need.experts.max(need.fewest));
+    let cache_bytes = slots as u64 * slot;
+    let note = if count(wanted) < need.fewest {
+        Some(format!(
+            "An expert cache of {} is too small to compute a single token; it was raised to {}, which holds {} experts.",
+            size(wanted),
+            size(cache_bytes),
+            need.fewest
+        ))
+    } else if count(fits) < need.fewest {
+        Some(format!(
+            "The model needs {} of memory and {} are available, so it may be slow or end early. Close other programs.",
+            size(others + cache_bytes),
+            size(available.unwrap_or(0))
+        ))
+    } else if asked.is_some_and(|asked| asked > fits) && slots < need.experts {
+        Some(format!(
+            "An expert cache of {} does not fit into the {} of memory that are available; it was reduced to {}.",
+            size(wanted),
+            size(available.unwrap_or(0)),
+            size(cache_bytes)
+        ))
+    } else {
+        None
+    };
+    Plan {
+        slots,
+        experts: need.experts,
+        cache_bytes,
+        dense_bytes: need.dense,
+        note,
+    }
+}
+
+impl Plan {
+    /// What the cache became, for people.
+    pub fn sentence(&self) -> String {
+        let held = if self.slots == self.experts {
+            format!("all {} experts", self.experts)
+        } else {
+            format!("{} of {} experts", self.slots, self.experts)
+        };
+        format!(
+            "Expert cache: {} for {held}; {} of other weights stay in memory.",
+            size(self.cache_bytes),
+            size(self.dense_bytes)
+        )
+    }
+}
+
+/// Bytes for people, with three digits.
+fn size(bytes: u64) -> String {
+    fastar_fst::size(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A tree of files.
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    const MEMINFO: (&str, &str) = (
+        "proc/meminfo",
+        "MemTotal:       8388608 kB\nMemFree:          100000 kB\nMemAvailable:   4194304 kB\n",
+    );
+
+    #[test]
+    fn without_groups_it_is_what_the_machine_has() {
+        assert_eq!(available(tree(&[MEMINFO]).path()), Some(4096 * MIB));
+        assert_eq!(available(tree(&[]).path()), None);
+        let broken = tree(&[
+            ("proc/meminfo", "MemAvailable: lots\n"),
+            ("proc/self/cgroup", "\n0\n0::\n"),
+        ]);
+        assert_eq!(available(broken.path()), None);
+    }
+
+    #[test]
+    fn version_2_counts_the_tightest_of_a_group_and_all_above_it() {
+        let own = ("proc/self/cgroup", "0::/user.slice/app.scope/inner\n");
+        let group = "sys/fs/cgroup/user.slice/app.scope";
+        let files = [
+            MEMINFO,
+            own,
+            ("sys/fs/cgroup/user.slice/memory.max", "max\n"),
+            (
+                "sys/fs/cgroup/user.slice/app.scope/memory.max",
+                "536870912\n",
+            ),
+            (
+                "sys/fs/cgroup/user.slice/app.scope/memory.current",
+                "209715200\n",
+            ),
+            (
+                "sys/fs/cgroup/user.slice/app.scope/memory.stat",
+                "anon 1\ninactive_file 104857600\nactive_file 5\n",
+            ),
+            (
+                "sys/fs/cgroup/user.slice/app.scope/inner/memory.max",
+                "max\n",
+            ),
+        ];
+        let root = tree(&files);
+        // 512 MiB, of which 200 are in use and 100 of those can be dropped.
+        assert_eq!(available(root.path()), Some(412 * MIB));
+        fs::write(root.path().join(group).join("inner/memory.max"), "1048576").unwrap();
+        assert_eq!(available(root.path()), Some(MIB));
+        // More than the machine has.
+        fs::write(root.path().join(group).join("inner/memory.max"), "max").unwrap();
+        fs::write(root.path().join(group).join("memory.max"), "99999999999999").unwrap();
+        assert_eq!(available(root.path()), Some(4096 * MIB));
+    }
+
+    #[test]
+    fn version_1_and_mixed_hierarchies_count() {
+        let own = (
+            "proc/self/cgroup",
+            "5:cpu,cpuacct:/x\n4:memory:/docker/abc\n0::/elsewhere\n",
+        );
+        let limit = "sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes";
+        let usage = "sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes";
+        let root = tree(&[MEMINFO, own, (limit, "268435456\n"), (usage, "1048576\n")]);
+        assert_eq!(available(root.path()), Some(255 * MIB));
+        // The largest number means none.
+        fs::write(root.path().join(limit), "9223372036854771712\n").unwrap();
+        assert_eq!(available(root.path()), Some(4096 * MIB));
+        // The parent, and the root of the mount for a container whose path is that of the host.
+        let above = "sys/fs/cgroup/memory/docker/memory.limit_in_bytes";
+        fs::write(root.path().join(above), "134217728\n").unwrap();
+        assert_eq!(available(root.path()), Some(128 * MIB));
+        let inside = tree(&[
+            MEMINFO,
+            own,
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864"),
+        ]);
+        assert_eq!(available(inside.path()), Some(64 * MIB));
+        // Version 2 beside version 1.
+        let both = tree(&[
+            MEMINFO,
+            own,
+            ("sys/fs/cgroup/unified/elsewhere/memory.max", "33554432"),
+        ]);
+        assert_eq!(available(both.path()), Some(32 * MIB));
+    }
+
+    const NEED: Need = Need {
+        dense: 1000 * MIB,
+        conversations: 100 * MIB,
+        work: 100 * MIB,
+        slot: 10 * MIB,
+        experts: 300,
+        fewest: 6,
+    };
+
+    fn planned(available_mib: u64, asked: Option<u64>) -> Plan {
+        plan(Some(available_mib * MIB), &NEED, asked)
+    }
+
+    #[test]
+    fn the_cache_gets_what_the_rest_leaves() {
+        // 3200 - 1200 - 200 leaves 1800.
+        assert_eq!(planned(3200, None).slots, 180);
+        assert_eq!(planned(3200, None).cache_bytes, 1800 * MIB);
+        assert_eq!(planned(3200, None).note, None);
+        assert_eq!(planned(100_000, None).slots, 300);
+        assert_eq!(plan(None, &NEED, None).slots, 300);
+        let tight = planned(1000, None);
+        assert_eq!(tight.slots, 6);
+        assert!(tight.note.unwrap().contains("Close other programs"));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_a_hard_cap() {
+        assert_eq!(planned(3200, Some(125 * MIB)).slots, 12);
+        assert_eq!(planned(3200, Some(125 * MIB)).note, None);
+        for asked in [0, 1, NEED.slot, 6 * NEED.slot - 1] {
+            let raised = planned(3200, Some(asked));
+            assert_eq!(raised.slots, 6, "{asked}");
+            assert!(raised.note.unwrap().contains("was raised to"), "{asked}");
+        }
+        assert_eq!(planned(3200, Some(6 * NEED.slot)).note, None);
+        let reduced = planned(3200, Some(2500 * MIB));
+        assert_eq!(reduced.slots, 180);
+        assert!(reduced.note.unwrap().contains("was reduced to"));
+        assert_eq!(planned(100_000, Some(u64::MAX)).slots, 300);
+    }
+
+    #[test]
+    fn this_machine_says_something() {
+        if cfg!(target_os = "linux") {
+            assert!(available(Path::new("/")).unwrap() > 0);
+        }
+    }
+}
