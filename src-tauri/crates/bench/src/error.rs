@@ -33,6 +33,11 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// A model without a pager.
+    #[error(
+        "The experts of this model are not read from the disk as they are needed, so that cannot be measured."
+    )]
+    NotPaged,
     /// A peer's command that is of no use.
     #[error("The peer's command `{command}` {problem}.")]
     Peer {

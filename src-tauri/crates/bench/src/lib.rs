@@ -7,6 +7,7 @@
 mod error;
 mod fill;
 mod generate;
+mod paged;
 mod peer;
 mod report;
 mod resident;

@@ -1,10 +1,10 @@
-//! A model that is all in memory: how fast it answers and reads, against what memory allows.
+//! An open model: how fast it answers and reads.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use fastar_engine::{Cancel, Engine, Options, Session};
+use fastar_engine::{Cancel, Engine, Options, Session, Statistics};
 use fastar_fst::Container;
 
 use crate::fill::Random;
@@ -15,6 +15,7 @@ use crate::{Error, Result};
 
 /// An open model, warm.
 pub(crate) struct Resident {
+    engine: Engine,
     session: Session,
     /// What it is.
     pub about: Model,
@@ -28,6 +29,14 @@ pub(crate) struct Resident {
 impl Resident {
     /// Opens the model and reads a prompt, so that what is read once (to check it, to bring it into memory) has been.
     pub fn open(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Self> {
+        let mut resident = Self::cold(path, options)?;
+        resident.seconds(Test::Prompt(WARM_UP), stop)?;
+        resident.seconds(Test::Answer(2), stop)?;
+        Ok(resident)
+    }
+
+    /// Opens the model.
+    pub fn cold(path: &Path, options: &Options) -> Result<Self> {
         // Closed again before the engine opens it.
         let bytes_per_token = {
             let container = Container::open(path)?;
@@ -36,7 +45,7 @@ impl Resident {
         let engine = Engine::open(path, options)?;
         let facts = engine.facts();
         let name = path.file_name().unwrap_or(path.as_os_str());
-        let mut resident = Self {
+        Ok(Self {
             about: Model {
                 name: name.to_string_lossy().into_owned(),
                 file_bytes: facts.file_bytes,
@@ -47,10 +56,25 @@ impl Resident {
             context: facts.context,
             random: Random::new(1, 0),
             session: engine.session(),
-        };
-        resident.seconds(Test::Prompt(WARM_UP), stop)?;
-        resident.seconds(Test::Answer(2), stop)?;
-        Ok(resident)
+            engine,
+        })
+    }
+
+    /// What its pager has counted.
+    pub fn statistics(&self) -> Option<Statistics> {
+        self.engine.statistics()
+    }
+
+    /// Whether there is room for every expert.
+    pub fn in_memory(&self) -> bool {
+        let memory = &self.engine.facts().memory;
+        memory.slots >= memory.experts
+    }
+
+    /// Bytes of the weights that are always in memory, of slots for experts, and of what the session keeps.
+    pub fn planned_bytes(&self) -> u64 {
+        let memory = &self.engine.facts().memory;
+        memory.dense_bytes + memory.cache_bytes + self.session.bytes() as u64
     }
 
     /// Time for a test, from an empty context. Tokens are drawn at random: which ones does not matter to the speed, and a model of random

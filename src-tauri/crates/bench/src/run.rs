@@ -1,5 +1,6 @@
 //! The run: every group of lines after the other, each against its limit in the same moments.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,6 +8,7 @@ use fastar_kernels::dispatch::{self, Level};
 use fastar_probe::products::{Format, Round, Sample};
 use fastar_probe::{Threads, direct, machine, median};
 
+use crate::paged::{Paged, hit_rates};
 use crate::peer::{self, Speed, Test};
 use crate::report::{About, Bar, Line, Report, Unit};
 use crate::resident::Resident;
@@ -25,21 +27,24 @@ pub enum Group {
     Model,
     /// Pairs with another engine.
     Peer,
+    /// The same model with its experts on the disk.
+    Pager,
 }
 
 impl Group {
     /// All of them with the names they have on the command line.
-    pub const ALL: [(Group, &str); 5] = [
+    pub const ALL: [(Group, &str); 6] = [
         (Group::Machine, "machine"),
         (Group::Kernels, "kernels"),
         (Group::Disk, "disk"),
         (Group::Model, "model"),
         (Group::Peer, "peer"),
+        (Group::Pager, "pager"),
     ];
 
     /// Whether its lines are of a model.
     pub fn needs_model(self) -> bool {
-        matches!(self, Self::Disk | Self::Model | Self::Peer)
+        matches!(self, Self::Disk | Self::Model | Self::Peer | Self::Pager)
     }
 }
 
@@ -83,7 +88,11 @@ pub fn run(
         ..Default::default()
     };
     let mut resident = match model {
-        Some(path) if wanted(Group::Model) || wanted(Group::Peer) => {
+        Some(path)
+            if [Group::Model, Group::Peer, Group::Pager]
+                .into_iter()
+                .any(wanted) =>
+        {
             says("Reading the model");
             Some(Resident::open(path, &engine, stop)?)
         }
@@ -140,6 +149,9 @@ pub fn run(
     if let (Some(resident), Some((command, pairs))) = (&mut resident, &options.peer) {
         run.peer(resident, command, *pairs, says)?;
     }
+    if let (Some(path), Some(resident)) = (model.filter(|_| wanted(Group::Pager)), resident) {
+        run.pager(path, resident, options.threads, says)?;
+    }
     Ok(run.report)
 }
 
@@ -148,6 +160,51 @@ fn named(level: Level) -> &'static str {
         Level::Baseline => "no vector instructions",
         Level::Avx2 => "AVX2",
         Level::Avx512 => "AVX-512",
+    }
+}
+
+/// The disk under a model.
+struct Disk<'a> {
+    path: &'a Path,
+    file: File,
+    places: Vec<u64>,
+}
+
+impl<'a> Disk<'a> {
+    /// Opens the model for direct reads, or says why the disk cannot be measured with it.
+    fn open(path: &'a Path) -> Result<std::result::Result<Self, String>> {
+        let file = match direct::open(path) {
+            Ok(file) => file,
+            Err(error) => {
+                let path = path.display();
+                return Ok(Err(format!(
+                    "{path} cannot be read past the system's cache ({error})"
+                )));
+            }
+        };
+        let failed = |source| Error::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let pieces = file.metadata().map_err(failed)?.len() / READ_BYTES as u64;
+        if pieces == 0 {
+            return Ok(Err("the model file is too small".to_owned()));
+        }
+        // Far apart, in no order that a disk could guess.
+        let places = (0..READS as u64)
+            .map(|i| i * 7919 % pieces * READ_BYTES as u64)
+            .collect();
+        Ok(Ok(Self { path, file, places }))
+    }
+
+    /// GB/s right now.
+    fn rate(&self) -> Result<f64> {
+        let reads = direct::read(&self.file, &self.places, READ_BYTES, READERS);
+        let reads = reads.map_err(|source| Error::Read {
+            path: self.path.to_owned(),
+            source,
+        })?;
+        Ok(reads.rate())
     }
 }
 
@@ -200,39 +257,58 @@ impl Run<'_> {
     }
 
     fn disk(&mut self, path: &Path) -> Result<()> {
-        let file = match direct::open(path) {
-            Ok(file) => file,
-            Err(error) => {
-                let note = format!(
-                    "The disk was not measured: {} cannot be read past the system's cache ({error}).",
-                    path.display()
-                );
-                self.report.notes.push(note);
+        let disk = match Disk::open(path)? {
+            Ok(disk) => disk,
+            Err(why) => {
+                self.report
+                    .notes
+                    .push(format!("The disk was not measured: {why}."));
                 return Ok(());
             }
         };
-        let failed = |source| Error::Read {
-            path: path.to_owned(),
-            source,
-        };
-        let pieces = file.metadata().map_err(failed)?.len() / READ_BYTES as u64;
-        if pieces == 0 {
-            let note = "The disk was not measured: the model file is too small.".to_owned();
-            self.report.notes.push(note);
-            return Ok(());
-        }
-        // Far apart, in no order that a disk could guess.
-        let places: Vec<u64> = (0..READS as u64)
-            .map(|i| i * 7919 % pieces * READ_BYTES as u64)
-            .collect();
-        let rates = self.rounds(|| {
-            let reads = direct::read(&file, &places, READ_BYTES, READERS).map_err(failed)?;
-            Ok(reads.rate())
-        })?;
+        let rates = self.rounds(|| disk.rate())?;
         let name = "Reading the disk past the system's cache";
         self.report
             .lines
             .push(Line::plain("disk", name, median(rates), Unit::Rate));
+        Ok(())
+    }
+
+    fn pager(
+        &mut self,
+        path: &Path,
+        mut resident: Resident,
+        threads: Option<usize>,
+        says: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        self.report.lines.extend(hit_rates());
+        let disk = Disk::open(path)?;
+        let disk = match (disk, resident.in_memory()) {
+            (Ok(disk), true) => disk,
+            (Ok(_), false) => {
+                let note = "The pager was not measured: that needs a model that also fits into memory, to tell what computing alone takes.";
+                self.report.notes.push(note.to_owned());
+                return Ok(());
+            }
+            (Err(why), _) => {
+                self.report
+                    .notes
+                    .push(format!("The pager was not measured: {why}."));
+                return Ok(());
+            }
+        };
+        let rates = self.rounds(|| resident.rate(Test::Answer(ANSWER), self.stop))?;
+        // Its memory is needed.
+        drop(resident);
+        let paged = Paged {
+            path,
+            threads,
+            rounds: self.rounds,
+            stop: self.stop,
+            disk: &|| disk.rate(),
+            resident: 1.0 / median(rates),
+        };
+        self.report.lines.extend(paged.lines(says)?);
         Ok(())
     }
 

@@ -341,7 +341,7 @@ pub struct BenchOptions {
     /// Best instruction set to use: baseline, avx2 or avx512
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<InstructionSet>,
-    /// Only this: machine, kernels, disk, model or peer; may be given several times
+    /// Only this: machine, kernels, disk, model, peer or pager; may be given several times
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub only: Vec<Group>,
     /// Rounds of each measurement; the median is told

@@ -88,6 +88,30 @@ fn a_kept_model_stays_and_can_be_measured_again() {
 }
 
 #[test]
+fn what_cannot_be_told_of_a_small_model_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "bench",
+        "--shape",
+        "tiny",
+        "--only",
+        "pager",
+        "--json",
+        "--folder",
+        text(folder.path()),
+    ];
+    let ended = run(&arguments);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    // How often experts are found in memory is computed from a trace; the rest needs a disk that has something to do.
+    let lines = report["lines"].as_array().unwrap();
+    let ids: Vec<&str> = lines.iter().map(|l| l["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["pager.hits.33", "pager.hits.10"]);
+    let note = report["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("The pager was not measured: "), "{note}");
+}
+
+#[test]
 fn ctrl_c_takes_the_model_away() {
     let folder = tempfile::tempdir().unwrap();
     let rounds = ["--rounds", "1000000"];

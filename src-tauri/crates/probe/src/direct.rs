@@ -45,6 +45,18 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Has the system forget what it keeps of a file in memory, so that the next read comes from the disk. A file that someone has mapped stays.
+///
+/// # Errors
+/// When the file cannot be opened or the system refuses.
+pub fn forget(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    #[cfg(target_os = "linux")]
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    drop(file);
+    Ok(())
+}
+
 /// Reads `length` bytes at each of `places` in order, with so many threads that each wait for one read at a time. Places and length are
 /// multiples of [`ALIGNMENT`].
 ///
@@ -57,11 +69,10 @@ pub fn read(file: &File, places: &[u64], length: usize, threads: usize) -> io::R
         let readers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| -> io::Result<()> {
-                    let mut memory = vec![0; length + ALIGNMENT];
-                    let skip = memory.as_ptr().align_offset(ALIGNMENT);
-                    let piece = &mut memory[skip..skip + length];
+                    // Pages of its own, given back at once: nothing of a measurement stays in the memory that is measured next.
+                    let mut piece = memmap2::MmapMut::map_anon(length)?;
                     while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        read_exact_at(file, piece, *place)?;
+                        read_exact_at(file, &mut piece, *place)?;
                     }
                     Ok(())
                 })
@@ -106,6 +117,7 @@ mod tests {
             let reads = read(&file, &places, 2 * ALIGNMENT, threads).unwrap();
             assert_eq!(reads.bytes, 8 * ALIGNMENT as u64);
         }
+        forget(&path).unwrap();
         let end = [3 * ALIGNMENT as u64];
         let error = read(&file, &end, 2 * ALIGNMENT, 2).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);

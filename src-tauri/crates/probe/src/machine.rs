@@ -31,15 +31,26 @@ pub fn reserve_huge(data: &mut Vec<u8>, bytes: usize) {
     }
 }
 
-/// Processor time that this process has used, in seconds; none where the system does not tell.
-pub fn processor_seconds() -> Option<f64> {
-    #[cfg(unix)]
-    {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        Some(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
-    }
-    #[cfg(not(unix))]
-    None
+/// Processor time in seconds that those threads of this process have used whose names begin so; 0 where the system does not tell.
+pub fn thread_seconds(prefix: &str) -> f64 {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
+        return 0.0;
+    };
+    let used = threads.flatten().filter_map(|thread| {
+        let text = |name: &str| std::fs::read_to_string(thread.path().join(name)).ok();
+        // Time on a processor in nanoseconds, then other numbers.
+        let time =
+            text("schedstat").filter(|_| text("comm").is_some_and(|n| n.starts_with(prefix)))?;
+        time.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    used.sum::<u64>() as f64 / 1e9
+}
+
+/// Bytes of memory that this process has in use, as far as the system tells.
+pub fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kilobytes = value(&text, "VmRSS")?.strip_suffix(" kB")?;
+    kilobytes.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// GB/s at which threads read `data`.
@@ -196,6 +207,26 @@ mod tests {
         let text = "MemTotalX: 1 kB\nMemTotal:       24 kB\nMemFree: 2 kB\n";
         assert_eq!(value(text, "MemTotal"), Some("24 kB"));
         assert_eq!(value(text, "Mem"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_and_the_time_of_threads_are_those_of_this_process() {
+        let before = resident_bytes();
+        let kept = black_box(vec![1u8; 64 << 20]);
+        let grown = resident_bytes()
+            .zip(before)
+            .map(|(now, before)| now.saturating_sub(before));
+        assert!(grown.is_some_and(|bytes| bytes >= 32 << 20), "{grown:?}");
+        drop(kept);
+        let named = std::thread::Builder::new().name("probe-test".into());
+        let busy = named.spawn(|| {
+            while thread_seconds("probe-test") < 0.01 {
+                multiply_add(Level::Baseline, 1 << 16);
+            }
+        });
+        assert!(busy.is_ok_and(|thread| thread.join().is_ok()));
+        assert_eq!(thread_seconds("no thread has this name"), 0.0);
     }
 
     #[test]
