@@ -170,14 +170,16 @@ fn a_peer_is_run_by_turns() {
                 let pair = find(&format!("{id}.{pair}"));
                 let share = pair["value"].as_f64().unwrap() / theirs;
                 assert!(
-                    (pair["share"].as_f64().unwrap() - share).abs() < 1e-9,
+                    (pair["share"].as_f64().unwrap() - share).abs() < 1e-9 * share,
                     "{pair}"
                 );
                 share
             })
             .collect();
         shares.sort_by(f64::total_cmp);
-        assert_eq!(find(id)["share"], shares[1]);
+        // The text of a number may be read back as its neighbour.
+        let median = find(id)["share"].as_f64().unwrap();
+        assert!((median - shares[1]).abs() < 1e-9 * shares[1], "{median}");
     }
 }
 
