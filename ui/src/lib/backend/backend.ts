@@ -13,6 +13,7 @@ import type {
   GenerationEvent,
   Job,
   Library,
+  ModelMemory,
   ModelState,
 } from '../api/types';
 
@@ -21,6 +22,8 @@ export type OnEvent = (event: GenerationEvent) => void;
 export interface Backend {
   appInfo(): Promise<AppInfo>;
   modelState(): Promise<ModelState>;
+  /** What of the model is in memory now, and what was read so far; null while none is ready. */
+  modelMemory(): Promise<ModelMemory | null>;
   /** Lets the person pick a model file; what came of it is then read from `modelState`. */
   modelChoose(): Promise<void>;
   modelUseDemo(): Promise<void>;

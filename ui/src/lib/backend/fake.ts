@@ -151,6 +151,12 @@ export function fake(name: string, holds: number[] = []): Backend {
       online();
       return copy(model);
     },
+    async modelMemory() {
+      online();
+      if (model.state !== 'ready') return null;
+      // As the embedded demo: in memory as a whole.
+      return { dense_bytes: 0, cache_bytes: 0, slots: 0, experts: 0, note: null, paging: null };
+    },
     async modelChoose() {
       model = { state: 'ready', model: flash };
     },

@@ -11,6 +11,7 @@ import type {
   Job,
   Library,
   Message,
+  ModelMemory,
   ModelState,
 } from '../api/types';
 import { strings } from '../strings';
@@ -165,6 +166,7 @@ export function http(options: HttpOptions): Backend {
   return {
     appInfo: () => call<AppInfo>('app_info'),
     modelState: () => call<ModelState>('model_state'),
+    modelMemory: () => call<ModelMemory | null>('model_memory'),
     modelChoose: async () => void (await call('model_choose')),
     modelUseDemo: async () => void (await call('model_use_demo')),
     modelLibrary: () => call<Library>('model_library'),

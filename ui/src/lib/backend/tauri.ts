@@ -8,6 +8,7 @@ import type {
   GenerationEvent,
   Job,
   Library,
+  ModelMemory,
   ModelState,
 } from '../api/types';
 import { strings } from '../strings';
@@ -30,6 +31,7 @@ async function listen(name: string, args: Record<string, unknown>, onEvent: OnEv
 export const tauri: Backend = {
   appInfo: () => call<AppInfo>('app_info'),
   modelState: () => call<ModelState>('model_state'),
+  modelMemory: () => call<ModelMemory | null>('model_memory'),
   modelChoose: async () => void (await call('model_choose')),
   modelUseDemo: async () => void (await call('model_use_demo')),
   modelLibrary: () => call<Library>('model_library'),
