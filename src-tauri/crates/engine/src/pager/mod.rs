@@ -139,8 +139,7 @@ impl Pager {
             let page = table.page(layer, expert);
             table.foresee(page);
         }
-        drop(table);
-        self.shared.work.notify_all();
+        self.shared.wake(&table);
     }
 
     /// Whether it pays to predict the experts of the next layer.
@@ -155,14 +154,14 @@ impl Pager {
             let page = table.page(layer, *expert);
             table.guess(page, rank);
         }
-        drop(table);
-        self.shared.work.notify_all();
+        self.shared.wake(&table);
     }
 
     /// Fills free slots in the background with these (page, heat), hottest first.
     pub fn warm(&self, pages: &[(u32, f64)]) {
-        self.shared.lock().warm(pages);
-        self.shared.work.notify_all();
+        let mut table = self.shared.lock();
+        table.warm(pages);
+        self.shared.wake(&table);
     }
 
     /// The pages in memory with their heat, hottest first.
@@ -200,8 +199,8 @@ impl Pager {
         }
         table.busy = true;
         table.begin(layer, wanted, &shared.counts);
+        shared.wake(&table);
         drop(table);
-        shared.work.notify_all();
         Ok(Pages {
             shared,
             layer,
@@ -307,8 +306,9 @@ impl Pages<'_> {
 
     /// The computation is done with an expert: its slot may be used for another.
     pub fn release(&mut self, expert: u32) {
-        self.shared.lock().release(expert as usize);
-        self.shared.work.notify_all();
+        let mut table = self.shared.lock();
+        table.release(expert as usize);
+        self.shared.wake(&table);
     }
 
     fn record(&self, slot: u32) -> &[u8] {
@@ -321,9 +321,10 @@ impl Pages<'_> {
 
 impl Drop for Pages<'_> {
     fn drop(&mut self) {
-        self.shared.lock().end(self.wanted);
+        let mut table = self.shared.lock();
+        table.end(self.wanted);
         self.shared.arrived.notify_all();
-        self.shared.work.notify_all();
+        self.shared.wake(&table);
     }
 }
 
@@ -357,7 +358,7 @@ impl<'a> Waiting<'a> {
     ) -> std::sync::MutexGuard<'t, Table> {
         self.since.get_or_insert_with(Instant::now);
         // Readers that found no slot look again: this wait may be what entitles them to one.
-        self.shared.work.notify_all();
+        self.shared.wake(&table);
         self.shared
             .arrived
             .wait_timeout(table, LOOK_EVERY)

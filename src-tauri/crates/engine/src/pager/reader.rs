@@ -54,7 +54,7 @@ fn work(shared: &Shared) {
         table.finish(job, result, &shared.counts);
         shared.arrived.notify_all();
         // A slot may have become free for a read that found none, and the disk may be idle now.
-        shared.work.notify_all();
+        shared.wake(&table);
     }
 }
 
@@ -108,6 +108,13 @@ fn shown(error: &std::io::Error) -> String {
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the readers if there is something for them: they are many, and a layer that finds everything in memory must not.
+    pub(super) fn wake(&self, table: &Table) {
+        if table.has_work() {
+            self.work.notify_all();
+        }
     }
 
     fn wait_for_work<'a>(&self, table: MutexGuard<'a, Table>) -> MutexGuard<'a, Table> {

@@ -239,6 +239,15 @@ impl Table {
         self.warm = pages.iter().rev().map(|(page, _)| *page).collect();
     }
 
+    /// Whether a reader has a reason to look: something to read, or a read that stands back.
+    pub fn has_work(&self) -> bool {
+        !self.demand.is_empty()
+            || !self.certain.is_empty()
+            || !self.guesses.is_empty()
+            || !self.warm.is_empty()
+            || self.ahead_reading > 0
+    }
+
     /// The next read, and a slot for it.
     pub fn next_job(&mut self, counts: &Counts) -> Option<Job> {
         if let Some(page) = self.demand.front().copied() {
