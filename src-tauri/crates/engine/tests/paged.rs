@@ -4,6 +4,7 @@
 mod common;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use fastar_engine::{Cancel, Engine, Error, Options, Session};
 use fastar_testkit::{Tiny, tiny};
@@ -120,6 +121,34 @@ fn the_numbers_add_up() {
 }
 
 #[test]
+fn the_next_layer_is_guessed_unless_that_is_switched_off() {
+    // No layer goes by a table, so nothing is certain.
+    let options = Tiny {
+        hash_layers: 0,
+        ..Tiny::default()
+    };
+    let model = tiny(&options).convert();
+    let all = Engine::open(&model.path(), &with_cache(u64::MAX)).unwrap();
+    for without_guesses in [true, false] {
+        let options = Options {
+            without_guesses,
+            ..with_cache(12 * slot(&all))
+        };
+        let engine = Engine::open(&model.path(), &options).unwrap();
+        let mut session = engine.session();
+        let mut rounds = 0;
+        while rounds < 20 && engine.statistics().unwrap().useful == 0 {
+            session.rewind(0).unwrap();
+            run(&mut session, &prompt(10), 40);
+            rounds += 1;
+        }
+        let numbers = engine.statistics().unwrap();
+        let guessed = (numbers.ahead_bytes > 0, numbers.useful > 0);
+        assert_eq!(guessed, (!without_guesses, !without_guesses));
+    }
+}
+
+#[test]
 fn a_prompt_reads_an_expert_once_for_each_chunk() {
     let model = tiny(&Tiny::default()).convert();
     // Room for one layer.
@@ -176,6 +205,19 @@ fn a_damaged_or_cut_file_ends_the_answer_and_the_session_goes_on_when_it_is_mend
     assert!(
         error.to_string().contains("of layer 3 does not match"),
         "{error}"
+    );
+    assert_eq!(session.position(), 10);
+
+    // Nothing but the beginning is left: not even a token's row of the embedding.
+    cut(4096);
+    let error = session
+        .prefill(&prompt(40)[10..], &Cancel::default(), &mut |_| {})
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::Read(_)), "{text}");
+    assert!(
+        text.contains("the embedding") && text.contains("ends before it"),
+        "{text}"
     );
     assert_eq!(session.position(), 10);
 
@@ -245,8 +287,10 @@ fn a_warm_start_reads_what_was_hot() {
         .path();
 
     let engine = Engine::open(&model.path(), &options).unwrap();
+    let since = Instant::now();
     while engine.statistics().unwrap().warm_bytes < 6 * engine.statistics().unwrap().expert_bytes {
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(since.elapsed() < Duration::from_secs(60), "nothing is read");
+        std::thread::sleep(Duration::from_millis(1));
     }
     assert!(run(&mut engine.session(), &prompt(30), 10).0 == bits);
     drop(engine);

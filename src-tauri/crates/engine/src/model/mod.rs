@@ -7,6 +7,7 @@
 mod attention;
 mod compressor;
 mod config;
+mod embedding;
 mod experts;
 mod history;
 mod hyper;
@@ -31,6 +32,7 @@ use crate::{Cancel, Error, Result};
 use attention::{Attention, AttentionState};
 pub use config::Config;
 use config::Ratio;
+pub use embedding::Embedding;
 use experts::{Experts, Records};
 use hyper::{Hyper, HyperHead, Mix};
 use moe::Moe;
@@ -52,7 +54,7 @@ pub struct Model {
     recording: Option<Mutex<Recording>>,
     arithmetic: Arithmetic,
     reference: bool,
-    embed: Weight,
+    embed: Embedding,
     layers: Vec<Block>,
     hyper_head: HyperHead,
     norm: Vec<f32>,
@@ -96,6 +98,8 @@ pub struct Work {
     moe: moe::Work,
     angles: [Angles; 2],
     vectors: Vectors,
+    /// A row of the embedding as it is in the file.
+    row: Vec<u8>,
 }
 
 impl Model {
@@ -141,12 +145,7 @@ impl Model {
         Ok(Self {
             arithmetic,
             reference,
-            // One row for each token: never worth memory of its own.
-            embed: Loader::embedding(&container, dense.as_ref()).matrix(
-                "embed.weight",
-                vocab,
-                d,
-            )?,
+            embed: Embedding::load(&container, dense.as_ref(), vocab, d)?,
             layers,
             hyper_head: HyperHead::load(&loader, &config, "")?,
             norm: loader.values("norm.weight", &[d])?,
@@ -188,10 +187,7 @@ impl Model {
     fn pass<'a>(&'a self, cancel: &'a Cancel) -> Pass<'a> {
         Pass {
             config: &self.config,
-            bytes: self
-                .dense
-                .as_ref()
-                .map_or(self.container.bytes(), Dense::bytes),
+            bytes: self.dense_bytes(),
             records: match &self.pager {
                 Some(pager) => Records::Pager(pager, self.container.expert_layout()),
                 None => Records::Container(&self.container),
@@ -226,7 +222,7 @@ impl Model {
         }
         self.foresee(tokens);
         work.moe.routes = self.recording.is_some().then(Vec::new);
-        self.embed(tokens, &mut work.streams);
+        self.embed(tokens, &mut work.row, &mut work.streams)?;
         for (l, (block, layer)) in self.layers.iter().zip(&mut state.layers).enumerate() {
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
@@ -239,6 +235,9 @@ impl Model {
                     state.position
                 )));
             }
+        }
+        if let Some(pager) = &self.pager {
+            pager.computed(tokens.len());
         }
         self.write_routes(tokens.len(), state.position == 0, work.moe.routes.take());
         state.position += tokens.len();
@@ -314,17 +313,30 @@ impl Model {
     }
 
     /// Embeddings, copied into every stream: [n, hc_mult, D].
-    fn embed(&self, tokens: &[u32], streams: &mut Vec<f32>) {
+    fn embed(&self, tokens: &[u32], row: &mut Vec<u8>, streams: &mut Vec<f32>) -> Result<()> {
         let (n, d) = (self.config.hc_mult, self.config.hidden_size);
-        let embed = self.embed.view(self.container.bytes());
         streams.clear();
         streams.resize(tokens.len() * n * d, 0.0);
         for (token, h) in tokens.iter().zip(streams.chunks_exact_mut(n * d)) {
             let (first, rest) = h.split_at_mut(d);
-            embed.row(*token as usize, first);
+            self.embedded(*token, row, first)?;
             for stream in rest.chunks_exact_mut(d) {
                 stream.copy_from_slice(first);
             }
+        }
+        Ok(())
+    }
+
+    /// The embedding of a token: out [D].
+    fn embedded(&self, token: u32, row: &mut Vec<u8>, out: &mut [f32]) -> Result<()> {
+        let bytes = self.dense_bytes();
+        self.embed.row(&self.container, bytes, token, row, out)
+    }
+
+    fn dense_bytes(&self) -> &[u8] {
+        match &self.dense {
+            Some(dense) => dense.bytes(),
+            None => self.container.bytes(),
         }
     }
 

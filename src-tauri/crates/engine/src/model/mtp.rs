@@ -79,11 +79,10 @@ impl Mtp {
         for (rotation, angles) in model.rotations.iter().zip(&mut work.angles) {
             rotation.angles(first, 1, next.len(), angles);
         }
-        let embed = model.embed.view(bytes);
         let mut row = vec![0.0; d];
         let mut embedded = vec![0.0; next.len() * d];
         for (token, e) in next.iter().zip(embedded.chunks_exact_mut(d)) {
-            embed.row(*token as usize, &mut row);
+            model.embedded(*token, &mut work.row, &mut row)?;
             rms_norm(&row, &self.e_norm, c.rms_norm_eps, e);
         }
         let mut e = Vec::new();

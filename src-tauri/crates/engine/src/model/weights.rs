@@ -60,6 +60,23 @@ impl Weight {
             None => unreachable!("the shape was checked when the model was loaded"),
         }
     }
+
+    /// Where a row lies in the bytes of all dense weights; none where rows share scales or are elsewhere.
+    pub fn row_place(&self, row: usize) -> Option<Range<usize>> {
+        match (&self.data, &self.scale) {
+            (Place::Shared(all), None) => {
+                let bytes = all.len() / self.rows.max(1);
+                let start = all.start + row * bytes;
+                (row < self.rows).then_some(start..start + bytes)
+            }
+            _ => None,
+        }
+    }
+
+    /// The matrix of one row, from the bytes at [`Weight::row_place`].
+    pub fn row_view<'a>(&self, bytes: &'a [u8]) -> Option<Matrix<'a>> {
+        matrix(self.dtype, 1, self.columns, bytes, None)
+    }
 }
 
 /// One matrix of an expert's record; none if the layout does not describe a matrix this engine knows.
@@ -117,12 +134,12 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// For the embedding, which stays in the container's bytes and has been checked along with the tensors in `dense`.
-    pub fn embedding(container: &'a Container, dense: Option<&'a Dense>) -> Self {
+    /// For what stays in the container's file and has been checked while others were read into memory.
+    pub fn checked(container: &'a Container) -> Self {
         Self {
             container,
             dense: None,
-            checked: dense.is_some(),
+            checked: true,
         }
     }
 
