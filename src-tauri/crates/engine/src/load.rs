@@ -6,14 +6,12 @@ use std::sync::Arc;
 use fastar_fst::Container;
 use fastar_kernels::product::Arithmetic;
 
-use crate::model::Model;
+use crate::model::{Config, Embedding, Model};
 use crate::pager::{Dense, Disk, Pager, Recording, Sizes, Source, hot, slot_bytes};
 use crate::plan::{self, Need, Plan};
 use crate::routing::Shape;
 use crate::{Error, Options, Result};
 
-/// The tensor of which a token reads one row: it stays in the file.
-const EMBEDDING: &str = "embed.weight";
 /// Work buffers, the tokenizer and the program itself, in bytes.
 const WORK: u64 = 384 << 20;
 
@@ -30,10 +28,23 @@ pub fn load(
         .transpose()
         .map_err(|error| Error::Read(format!("The model file could not be read: {error}.")))?;
     let available = plan::available(Path::new("/"));
+    let slot = slot_bytes(container.records().bytes()) as u64;
+    let stays = Embedding::stays_in_file(&container).then_some(Embedding::NAME);
+    let resident =
+        |name: &str| Some(name) != stays && !name.starts_with("mtp.") && !name.ends_with("tid2eid");
+    if disk.is_some() {
+        let least = Need {
+            dense: Dense::bytes_of(&container, resident),
+            slot,
+            fewest: Config::from_json(container.config())?.num_experts_per_tok,
+            ..Need::default()
+        };
+        if let Some(refusal) = plan::refusal(available, &least) {
+            return Err(Error::Memory(refusal));
+        }
+    }
     let dense = match &disk {
-        Some(disk) => Some(Dense::read(&container, disk, EMBEDDING, |name| {
-            name != EMBEDDING && !name.starts_with("mtp.") && !name.ends_with("tid2eid")
-        })?),
+        Some(disk) => Some(Dense::read(&container, disk, stays, resident)?),
         None => None,
     };
     let dense_bytes = dense.as_ref().map_or(0, |dense| dense.bytes().len() as u64);
@@ -60,7 +71,7 @@ pub fn load(
         dense: dense_bytes,
         conversations: model.conversation_bytes(),
         work: WORK,
-        slot: slot_bytes(container.records().bytes()) as u64,
+        slot,
         experts: layers * experts,
         fewest: taken,
     };

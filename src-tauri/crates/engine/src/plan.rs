@@ -179,6 +179,22 @@ pub fn plan(available: Option<u64>, need: &Need, asked: Option<u64>) -> Plan {
     }
 }
 
+/// Why a model cannot be loaded at all, if what it cannot do without is more than there is. The system would end this program, or others, rather
+/// than refuse the memory.
+pub fn refusal(available: Option<u64>, need: &Need) -> Option<String> {
+    let (available, experts) = (available?, need.fewest as u64 * need.slot);
+    let least = need.dense.saturating_add(experts);
+    (least > available).then(|| {
+        format!(
+            "This model needs at least {} of memory: {} for weights that every token reads and {} for the experts of one token in one layer. Of that, {} are available. Close other programs, or use a computer with more memory.",
+            size(least),
+            size(need.dense),
+            size(experts),
+            size(available)
+        )
+    })
+}
+
 impl Plan {
     /// What the cache became, for people.
     pub fn sentence(&self) -> String {
@@ -300,6 +316,18 @@ mod tests {
             ("sys/fs/cgroup/unified/elsewhere/memory.max", "33554432"),
         ]);
         assert_eq!(available(both.path()), Some(32 * MIB));
+    }
+
+    #[test]
+    fn what_can_never_fit_is_refused_with_the_numbers() {
+        // 1000 MiB of weights and 6 experts of 10.
+        let at = |mib: u64| refusal(Some(mib * MIB), &NEED);
+        assert_eq!(at(1060), None);
+        let told = at(1059).unwrap();
+        for number in ["1.1 GB", "1.0 GB", "62.9 MB"] {
+            assert!(told.contains(number), "{number}: {told}");
+        }
+        assert_eq!(refusal(None, &NEED), None);
     }
 
     const NEED: Need = Need {

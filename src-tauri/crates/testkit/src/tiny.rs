@@ -16,6 +16,8 @@ pub struct Tiny {
     pub topk: usize,
     /// Positions there are.
     pub context: usize,
+    /// First layers that choose their experts by a table of token ids.
+    pub hash_layers: usize,
 }
 
 impl Default for Tiny {
@@ -26,6 +28,7 @@ impl Default for Tiny {
             window: 8,
             topk: 5,
             context: 4096,
+            hash_layers: 1,
         }
     }
 }
@@ -43,7 +46,7 @@ pub fn tiny(options: &Tiny) -> Checkpoint {
             "rope_scaling": {"type": "yarn", "factor": 16, "original_max_position_embeddings": 64, "beta_fast": 32, "beta_slow": 1},
             "max_position_embeddings": options.context, "index_n_heads": 8, "index_head_dim": 32, "index_topk": options.topk,
             "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 32,
-            "routed_scaling_factor": 1.5, "swiglu_limit": 10.0, "num_hash_layers": 1, "hc_mult": 4, "hc_sinkhorn_iters": 20,
+            "routed_scaling_factor": 1.5, "swiglu_limit": 10.0, "num_hash_layers": options.hash_layers, "hc_mult": 4, "hc_sinkhorn_iters": 20,
             "hc_eps": 1e-6, "rms_norm_eps": 1e-6, "num_nextn_predict_layers": 0, "bos_token_id": 0, "eos_token_id": 1
         }),
         tokenizer: Some(vocabulary.tokenizer()),

@@ -76,16 +76,25 @@ impl Source for Disk {
         if let Some(direct) = &self.direct
             && aligned
             && !self.refused.load(Ordering::Relaxed)
+            && let Some(result) = self.unless_refused(read_at(direct, buffer, offset))
         {
-            match read_at(direct, buffer, offset) {
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                    tracing::debug!("direct reads are refused; reads will be buffered");
-                    self.refused.store(true, Ordering::Relaxed);
-                }
-                result => return result,
-            }
+            return result;
         }
         read_at(&self.buffered, buffer, offset)
+    }
+}
+
+impl Disk {
+    /// What a direct read came to; none if the file system does not do such reads, and then there are no more of them.
+    fn unless_refused(&self, result: io::Result<usize>) -> Option<io::Result<usize>> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                tracing::debug!("direct reads are refused; reads will be buffered");
+                self.refused.store(true, Ordering::Relaxed);
+                None
+            }
+            result => Some(result),
+        }
     }
 }
 
@@ -132,12 +141,12 @@ pub mod tests {
         (File::open(path).unwrap(), bytes)
     }
 
-    /// Folders to try: the working directory's file system usually reads directly, a tmpfs never does (before Linux 6.6).
+    /// Folders to try: that of this program usually reads directly, a tmpfs never does before Linux 6.6.
     fn folders() -> Vec<tempfile::TempDir> {
         let shared_memory = Path::new("/dev/shm");
         let mut folders = vec![
             tempfile::tempdir().unwrap(),
-            tempfile::tempdir_in(".").unwrap(),
+            tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap(),
         ];
         folders.extend(tempfile::tempdir_in(shared_memory).ok());
         folders
@@ -189,6 +198,26 @@ pub mod tests {
                 assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{left}");
             }
         }
+    }
+
+    #[test]
+    fn where_direct_reads_are_refused_reads_are_buffered() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, bytes) = file_in(folder.path());
+        let disk = Disk::new(&file).unwrap();
+        // Other errors are those of the disk.
+        let broken = disk.unless_refused(Err(io::Error::from_raw_os_error(5)));
+        assert_eq!(broken.unwrap().unwrap_err().raw_os_error(), Some(5));
+        assert_eq!(disk.unless_refused(Ok(7)).unwrap().unwrap(), 7);
+        assert!(disk.direct.is_none() || disk.is_direct());
+        let invalid = io::Error::from_raw_os_error(22);
+        assert!(disk.unless_refused(Err(invalid)).is_none());
+        assert!(!disk.is_direct());
+        let arena = Arena::new(LEN).unwrap();
+        // SAFETY: nobody else has the arena.
+        let buffer = unsafe { arena.bytes_mut(0..LEN) };
+        read_whole(&disk, buffer, 0).unwrap();
+        assert_eq!(buffer, bytes);
     }
 
     /// A source with faults: few bytes at a time, interruptions, then an error.

@@ -36,7 +36,7 @@ use fastar_fst::Records;
 use crate::{Cancel, Error, Result};
 use arena::Arena;
 pub use dense::Dense;
-pub use disk::{Disk, Source};
+pub use disk::{Disk, Source, read_whole};
 use statistics::Counts;
 pub use statistics::{LayerStatistics, Statistics, StepStatistics};
 use table::{Table, Want};
@@ -132,6 +132,11 @@ impl Pager {
         self.shared.lock().step(tokens);
     }
 
+    /// The step is computed, so many tokens.
+    pub fn computed(&self, tokens: usize) {
+        self.shared.counts.tokens.add(tokens as u64);
+    }
+
     /// A later layer of this step needs these experts for certain.
     pub fn foresee(&self, layer: usize, experts: impl Iterator<Item = u32>) {
         let mut table = self.shared.lock();
@@ -164,7 +169,7 @@ impl Pager {
         self.shared.wake(&table);
     }
 
-    /// The pages in memory with their heat, hottest first.
+    /// The pages in memory or still to be read from the saved list, with their heat, hottest first.
     pub fn hottest(&self) -> Vec<(u32, f64)> {
         let table = self.shared.lock();
         let mut pages: Vec<(u32, f64)> = table

@@ -5,6 +5,7 @@
 //! 0.004 core-seconds for each GB, all into huge pages. They need no permission, which rings do in many containers. Each thread also
 //! checks what it has read while others read on: with the checksum a GB costs 0.040 core-seconds.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -41,7 +42,9 @@ fn work(shared: &Shared) {
             continue;
         };
         drop(table);
-        let result = read(shared, job);
+        // Whatever happens here, the read has to come to its end: a layer may be waiting for it.
+        let result = catch_unwind(AssertUnwindSafe(|| read(shared, job)))
+            .unwrap_or_else(|_| Err(failed(shared, job)));
         table = shared.lock();
         let bytes = match job.origin {
             Origin::Demand => &shared.counts.demand_bytes,
@@ -88,11 +91,23 @@ fn read(shared: &Shared, job: Job) -> Result<()> {
         .check(layer, expert, &slot[..shared.records.bytes()])?)
 }
 
+/// The error of a read that ended in a panic, which is a bug and has said where.
+fn failed(shared: &Shared, job: Job) -> Error {
+    let page = job.page as usize;
+    Error::Read(format!(
+        "Reading expert {} of layer {} ended unexpectedly. Load the model again.",
+        page % shared.experts,
+        page / shared.experts
+    ))
+}
+
 /// Waits while other reads are waited for. Not while those cannot begin: they may need this very slot.
 fn stand_back(shared: &Shared, slot: usize) {
     let mut table = shared.lock();
     while table.demand_reading > 0 && table.origin(slot) != Origin::Demand && !table.stop {
+        table.standing_back += 1;
         table = shared.wait_for_work(table);
+        table.standing_back -= 1;
     }
 }
 

@@ -8,17 +8,17 @@ use std::time::Duration;
 pub struct Statistics {
     /// Slots there are.
     pub slots: u64,
-    /// Slots that hold an expert.
+    /// Slots that hold an expert or are being filled with one.
     pub filled: u64,
     /// Bytes of one expert.
     pub expert_bytes: u64,
-    /// Tokens computed.
+    /// Tokens computed, of prompts and answers; not those of a step that failed or was stopped.
     pub tokens: u64,
     /// Experts that were in memory when a layer asked for them. A chunk of a prompt asks once for each expert its tokens take.
     pub hits: u64,
     /// Experts that were not, and were read on demand.
     pub misses: u64,
-    /// Experts that were just being read ahead when a layer asked for them.
+    /// Experts that were just being read when a layer asked for them: ahead, or for a request that was stopped.
     pub late: u64,
     /// Time in which the computation had nothing to do but wait for an expert.
     pub waited: Duration,
@@ -64,7 +64,7 @@ pub struct StepStatistics {
     pub late: u64,
     /// As in [`Statistics`].
     pub waited: Duration,
-    /// Bytes of the experts it asked for that had to be read on demand.
+    /// Bytes read on demand since it began.
     pub demand_bytes: u64,
 }
 
@@ -117,6 +117,7 @@ pub(super) struct Counts {
     pub layers: Vec<LayerCounts>,
     /// What the sums were when the latest step began, and its tokens.
     pub before: LayerCounts,
+    pub before_bytes: Count,
     pub step: Count,
 }
 
@@ -134,6 +135,7 @@ impl Counts {
             wasted: Count::default(),
             layers: (0..layers).map(|_| LayerCounts::default()).collect(),
             before: LayerCounts::default(),
+            before_bytes: Count::default(),
             step: Count::default(),
         }
     }
@@ -146,8 +148,8 @@ impl Counts {
         self.before.misses.set(sum(|l| &l.misses));
         self.before.late.set(sum(|l| &l.late));
         self.before.waited.set(sum(|l| &l.waited));
+        self.before_bytes.set(self.demand_bytes.get());
         self.step.set(tokens as u64);
-        self.tokens.add(tokens as u64);
     }
 
     pub fn snapshot(&self) -> Statistics {
@@ -167,7 +169,6 @@ impl Counts {
         let waited: Duration = layers.iter().map(|l| l.waited).sum();
         // A step may begin between two of these reads: never below zero.
         let since = |now: u64, before: &Count| now.saturating_sub(before.get());
-        let step_misses = since(misses, &self.before.misses);
         Statistics {
             slots: self.slots as u64,
             filled: self.filled.get(),
@@ -185,10 +186,10 @@ impl Counts {
             last: StepStatistics {
                 tokens: self.step.get(),
                 hits: since(hits, &self.before.hits),
-                misses: step_misses,
+                misses: since(misses, &self.before.misses),
                 late: since(late, &self.before.late),
                 waited: waited.saturating_sub(Duration::from_nanos(self.before.waited.get())),
-                demand_bytes: step_misses * self.expert_bytes as u64,
+                demand_bytes: since(self.demand_bytes.get(), &self.before_bytes),
             },
             layers,
         }

@@ -73,6 +73,8 @@ pub(super) struct Table {
     /// Reads under way that a layer waits for, and others.
     pub demand_reading: usize,
     pub ahead_reading: usize,
+    /// Reads ahead that wait because others are waited for.
+    pub standing_back: usize,
     /// A request is active; there is one at a time.
     pub busy: bool,
     pub layer: usize,
@@ -104,6 +106,7 @@ impl Table {
             warm: Vec::new(),
             demand_reading: 0,
             ahead_reading: 0,
+            standing_back: 0,
             busy: false,
             layer: 0,
             want: vec![Want::No; experts],
@@ -121,10 +124,12 @@ impl Table {
         self.slot_of[page as usize] != NONE
     }
 
-    /// Pages in slots, read whole.
+    /// Pages in slots, read whole, and those that free slots are still being filled with.
     pub fn pages(&self) -> impl Iterator<Item = u32> {
         let whole = |slot: &&Slot| slot.content == Content::Page;
-        self.slots.iter().filter(whole).map(|slot| slot.page)
+        let held = self.slots.iter().filter(whole).map(|slot| slot.page);
+        let coming = self.warm.iter().copied().filter(|p| !self.resident(*p));
+        held.chain(coming)
     }
 
     fn is_wanted(&self, page: u32) -> Option<usize> {
@@ -138,7 +143,14 @@ impl Table {
         let first = self.page(layer, 0);
         let of_layer = first..first + self.experts as u32;
         self.certain.retain(|page| !of_layer.contains(page));
-        self.guesses.retain(|(page, _)| !of_layer.contains(page));
+        let prefetch = &mut self.prefetch;
+        self.guesses.retain(|(page, _)| {
+            let late = of_layer.contains(page);
+            if late {
+                prefetch.withdrawn(*page);
+            }
+            !late
+        });
         let asked = |page: u32| {
             of_layer
                 .contains(&page)
@@ -245,7 +257,7 @@ impl Table {
             || !self.certain.is_empty()
             || !self.guesses.is_empty()
             || !self.warm.is_empty()
-            || self.ahead_reading > 0
+            || self.standing_back > 0
     }
 
     /// The next read, and a slot for it.
@@ -406,5 +418,31 @@ impl Table {
         counts
             .filled
             .set((self.slots.len() - self.free.len()) as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expert 5 of `layer` is guessed, is not read, and the layer takes another expert or that one.
+    fn guessed(table: &mut Table, counts: &Counts, layer: usize, taken: u32) {
+        table.guess(table.page(layer, 5), 0);
+        table.begin(layer, &[(taken, 1)], counts);
+        table.end(&[(taken, 1)]);
+    }
+
+    #[test]
+    fn a_guess_that_was_not_read_was_no_waste() {
+        let counts = Counts::new(5, 40, 1);
+        let mut table = Table::new(5, 8, 2, 40, true);
+        // Seven experts of demand allow the waste of one (0.15 x 7).
+        let seven: Vec<(u32, u32)> = (0..7).map(|expert| (expert, 1)).collect();
+        table.begin(0, &seven, &counts);
+        table.end(&seven);
+        guessed(&mut table, &counts, 1, 5);
+        guessed(&mut table, &counts, 2, 4);
+        table.guess(table.page(3, 5), 0);
+        assert_eq!(table.guesses.len(), 1);
     }
 }
