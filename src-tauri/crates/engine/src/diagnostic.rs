@@ -2,8 +2,10 @@
 
 use crate::model::{Mtp, Wanted, Work};
 use crate::sample::argmax;
-use crate::session::CHUNK;
 use crate::{Cancel, Engine, Error, Result};
+
+/// Tokens at a time: all logits of each are kept.
+const PIECE: usize = 128;
 
 /// Logits of a prompt and, if asked for, of a greedy continuation.
 pub struct Logits {
@@ -43,7 +45,7 @@ pub fn logits(
     };
     let mut session = engine.session();
     let cancel = Cancel::default();
-    for piece in tokens.chunks(chunk.unwrap_or(CHUNK).max(1)) {
+    for piece in tokens.chunks(chunk.unwrap_or(PIECE).max(1)) {
         let rows = session.feed(piece, Wanted::All, &cancel)?;
         out.prefill.extend_from_slice(rows);
     }

@@ -114,6 +114,7 @@ impl Engine {
         } else {
             Arithmetic::Fast
         };
+        let (team, warning) = team(options.threads, &Processors::find())?;
         let (model, memory) = load(Arc::new(container), arithmetic, options)?;
         let container = model.container();
         let tokenizer = container
@@ -122,7 +123,6 @@ impl Engine {
             .transpose()?;
         // Where nothing is known, the older table: it adds least to a prompt.
         let efforts = container.effort_table().unwrap_or_default();
-        let (team, warning) = team(options.threads, &Processors::find())?;
         let facts = ModelFacts {
             file_bytes: container.file_bytes(),
             parameters: parameters(container),
@@ -159,6 +159,11 @@ impl Engine {
     /// A fresh timeline.
     pub fn session(&self) -> Session {
         Session::new(self)
+    }
+
+    /// Tokens of a prompt that are read at a time.
+    pub(crate) fn chunk(&self) -> usize {
+        self.0.facts.memory.chunk.max(1)
     }
 
     pub(crate) fn model(&self) -> &Model {

@@ -12,8 +12,10 @@ use crate::plan::{self, Need, Plan};
 use crate::routing::Shape;
 use crate::{Error, Options, Result};
 
-/// Work buffers, the tokenizer and the program itself, in bytes.
-const WORK: u64 = 384 << 20;
+/// The program itself, in bytes.
+const PROGRAM: u64 = 24 << 20;
+/// What a tokenizer takes in memory for each byte of its file.
+const TOKENIZER: u64 = 8;
 
 /// Loads the network. What lies in a file is read into memory of our own: dense weights whole, experts as far as there is room.
 pub fn load(
@@ -50,6 +52,8 @@ pub fn load(
     let dense_bytes = dense.as_ref().map_or(0, |dense| dense.bytes().len() as u64);
     let mut model = Model::load(Arc::clone(&container), dense, arithmetic, options.reference)?;
     let taken = model.config.num_experts_per_tok;
+    let token_bytes = model.config.token_bytes();
+    let chunk = |room: Option<u64>| plan::chunk(experts, taken, token_bytes, room);
     if let Some(path) = &options.trace {
         let shape = Shape {
             layers,
@@ -63,19 +67,26 @@ pub fn load(
         let memory = Plan {
             slots: all,
             experts: all,
+            chunk: chunk(None),
             ..Plan::default()
         };
         return Ok((model, memory));
     };
+    let room = available.map(|bytes| bytes.saturating_sub(dense_bytes));
     let need = Need {
         dense: dense_bytes,
         conversations: model.conversation_bytes(),
-        work: WORK,
+        work: PROGRAM
+            + TOKENIZER * container.tokenizer().map_or(0, |json| json.len() as u64)
+            + token_bytes * chunk(room) as u64,
         slot,
         experts: layers * experts,
         fewest: taken,
     };
-    let memory = plan::plan(available, &need, options.cache_bytes);
+    let memory = Plan {
+        chunk: chunk(room),
+        ..plan::plan(available, &need, options.cache_bytes)
+    };
     tracing::info!(
         slots = memory.slots,
         cache = memory.cache_bytes,

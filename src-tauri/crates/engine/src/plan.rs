@@ -124,14 +124,36 @@ pub struct Plan {
     pub cache_bytes: u64,
     /// Bytes of the weights that are always in memory.
     pub dense_bytes: u64,
+    /// Tokens of a prompt that are read at a time, see [`chunk`].
+    pub chunk: usize,
     /// What a person should know: that what they asked for is not what they get, and why.
     pub note: Option<String>,
 }
 
-/// Left to the rest of the system: a sixteenth of what is available, within bounds.
+/// Left to the rest of the system: a sixteenth of what is available, but not without bound.
 fn reserve(available: u64) -> u64 {
-    (available / 16).clamp(128 << 20, 2 << 30)
+    (available / 16).min(2 << 30)
 }
+
+/// How many tokens of a prompt are read at a time.
+///
+/// A chunk of some hundred tokens takes nearly all experts of a layer, whatever its length, so the bytes that come from the disk and from memory
+/// for a prompt fall with the number of its chunks. They are long enough that an expert is multiplied with about [`TOGETHER`] tokens,
+/// and short enough that buffers of `token_bytes` for each token stay within a small part of `room`, and that a stop is obeyed.
+pub fn chunk(experts: usize, taken: usize, token_bytes: u64, room: Option<u64>) -> usize {
+    let wanted = (TOGETHER * experts / taken.max(1)).next_power_of_two();
+    let mut chunk = wanted.clamp(SHORTEST, LONGEST);
+    while chunk > SHORTEST && room.is_some_and(|room| chunk as u64 * token_bytes > room / 32) {
+        chunk /= 2;
+    }
+    chunk
+}
+
+/// Tokens with which an expert's weights are multiplied at once, on average, if there are that many.
+const TOGETHER: usize = 24;
+/// Shortest and longest chunk of a prompt.
+const SHORTEST: usize = 128;
+const LONGEST: usize = 1024;
 
 /// How many experts are kept in memory. `asked` is a hard cap, but for the fewest that work.
 pub fn plan(available: Option<u64>, need: &Need, asked: Option<u64>) -> Plan {
@@ -147,18 +169,33 @@ pub fn plan(available: Option<u64>, need: &Need, asked: Option<u64>) -> Plan {
     let count = |bytes: u64| usize::try_from(bytes / slot).unwrap_or(usize::MAX);
     let slots = count(wanted.min(fits)).clamp(need.fewest, need.experts.max(need.fewest));
     let cache_bytes = slots as u64 * slot;
-    let note = if count(wanted) < need.fewest {
+    let note = if count(fits) < need.fewest {
+        let asked = asked.filter(|asked| count(*asked) > need.fewest);
+        let instead = asked.map_or(String::new(), |asked| {
+            format!(", not the {} asked for", size(asked))
+        });
+        let (have, least) = (available.unwrap_or(0), others + cache_bytes);
+        let smallest = format!(
+            "the expert cache has its smallest size, {}{instead}",
+            size(cache_bytes)
+        );
+        Some(if least > have {
+            format!(
+                "The model needs about {} of memory in all and {} are available, so {smallest}, and it may end early. Close other programs.",
+                size(least),
+                size(have)
+            )
+        } else {
+            format!(
+                "Of {} of memory that are available, {} are for other things than experts and the rest is left to the system, so {smallest}, and answers will be slow. Close other programs.",
+                size(have),
+                size(others)
+            )
+        })
+    } else if count(wanted) < need.fewest {
         Some(format!(
-            "An expert cache of {} is too small to compute a single token; it was raised to {}, which holds {} experts.",
-            size(wanted),
-            size(cache_bytes),
+            "An expert cache of {wanted} bytes is too small to compute a single token; it was raised to {cache_bytes} bytes, which hold {} experts.",
             need.fewest
-        ))
-    } else if count(fits) < need.fewest {
-        Some(format!(
-            "The model needs {} of memory and {} are available, so it may be slow or end early. Close other programs.",
-            size(others + cache_bytes),
-            size(available.unwrap_or(0))
         ))
     } else if asked.is_some_and(|asked| asked > fits) && slots < need.experts {
         Some(format!(
@@ -175,6 +212,7 @@ pub fn plan(available: Option<u64>, need: &Need, asked: Option<u64>) -> Plan {
         experts: need.experts,
         cache_bytes,
         dense_bytes: need.dense,
+        chunk: 0,
         note,
     }
 }
@@ -222,6 +260,22 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn chunks_grow_with_the_experts_and_shrink_with_the_room() {
+        const GIB: u64 = 1 << 30;
+        // Flash: 6 of 256 experts, about 0.6 MB for a token; 24 x 256 / 6 = 1024.
+        assert_eq!(chunk(256, 6, 600_000, None), 1024);
+        assert_eq!(chunk(256, 6, 600_000, Some(48 * GIB)), 1024);
+        // 1024 x 0.6 MB are more than 12 GiB / 32 = 403 MB, 512 are not.
+        assert_eq!(chunk(256, 6, 600_000, Some(12 * GIB)), 512);
+        assert_eq!(chunk(256, 6, 600_000, Some(0)), 128);
+        assert_eq!(chunk(32, 6, 600_000, None), 128);
+        // 24 x 64 / 6 = 256.
+        assert_eq!(chunk(64, 6, 600_000, None), 256);
+        assert_eq!(chunk(8, 2, 1, None), 128);
+        assert_eq!(chunk(100_000, 1, 1, None), 1024);
+    }
 
     /// A tree of files.
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -345,15 +399,33 @@ mod tests {
 
     #[test]
     fn the_cache_gets_what_the_rest_leaves() {
-        // 3200 - 1200 - 200 leaves 1800.
+        // A sixteenth of 3200 is the system's: 3200 - 1200 - 200 leaves 1800.
         assert_eq!(planned(3200, None).slots, 180);
         assert_eq!(planned(3200, None).cache_bytes, 1800 * MIB);
         assert_eq!(planned(3200, None).note, None);
         assert_eq!(planned(100_000, None).slots, 300);
         assert_eq!(plan(None, &NEED, None).slots, 300);
-        let tight = planned(1000, None);
+        // 1200 and 60 MiB are more than there are, and they are not.
+        let tight = planned(1250, None);
         assert_eq!(tight.slots, 6);
-        assert!(tight.note.unwrap().contains("Close other programs"));
+        let told = tight.note.unwrap();
+        assert!(
+            told.contains("needs about 1.3 GB of memory in all and 1.3 GB"),
+            "{told}"
+        );
+        let narrow = planned(1270, Some(500 * MIB));
+        assert_eq!(narrow.slots, 6);
+        let told = narrow.note.unwrap();
+        for part in [
+            "1.3 GB",
+            "1.3 GB are for other things",
+            "62.9 MB, not the 524.3 MB asked for",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        // What was asked for is what it has anyway.
+        let told = planned(1270, Some(60 * MIB)).note.unwrap();
+        assert!(!told.contains("asked for"), "{told}");
     }
 
     #[test]

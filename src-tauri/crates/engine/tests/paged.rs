@@ -149,6 +149,24 @@ fn the_next_layer_is_guessed_unless_that_is_switched_off() {
 }
 
 #[test]
+fn progress_counts_the_layers_a_piece_has_come_through() {
+    let model = tiny(&Tiny::default()).convert();
+    let engine = Engine::open(&model.path(), &with_cache(u64::MAX)).unwrap();
+    // 24 tokens for each of eight experts, of which a token takes two, are fewer than the shortest piece.
+    assert_eq!(engine.facts().memory.chunk, 128);
+    let mut heard = Vec::new();
+    let mut session = engine.session();
+    session
+        .prefill(&prompt(300), &Cancel::default(), &mut |n| heard.push(n))
+        .unwrap();
+    // Four layers, so quarters of 128, 128 and 44.
+    assert_eq!(
+        heard,
+        [32, 64, 96, 128, 160, 192, 224, 256, 267, 278, 289, 300]
+    );
+}
+
+#[test]
 fn a_prompt_reads_an_expert_once_for_each_chunk() {
     let model = tiny(&Tiny::default()).convert();
     // Room for one layer.

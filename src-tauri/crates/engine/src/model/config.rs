@@ -375,6 +375,25 @@ impl Config {
         }
     }
 
+    /// About how many bytes of buffers each token of a chunk takes while it is computed: the widest are the queries and outputs of all heads, and
+    /// the streams.
+    pub fn token_bytes(&self) -> u64 {
+        let heads = self.num_attention_heads * self.head_dim;
+        let groups = self.o_groups * self.o_lora_rank;
+        let index = self.index_n_heads * self.index_head_dim;
+        let values = 2 * heads
+            + heads / self.o_groups.max(1)
+            + 2 * groups
+            + index
+            + (3 * self.hc_mult + 8) * self.hidden_size
+            + 2 * self.q_lora_rank
+            + 2 * self.n_routed_experts
+            + 4 * self.moe_intermediate_size;
+        // Eight-bit copies of what is multiplied, with their scales.
+        let copies = heads + groups + index + 4 * self.hidden_size;
+        (4 * values + copies * 9 / 8) as u64
+    }
+
     fn layer_ratios(&self) -> impl Iterator<Item = Ratio> + '_ {
         (0..self.num_hidden_layers).map(|l| self.ratio(l))
     }

@@ -159,6 +159,11 @@ impl Model {
         })
     }
 
+    /// Layers there are.
+    pub fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
     /// Takes experts from `pager` from now on.
     pub fn page(&mut self, pager: Pager) {
         self.pager = Some(pager);
@@ -215,27 +220,57 @@ impl Model {
         work: &mut Work,
         cancel: &Cancel,
     ) -> Result<()> {
-        let c = &self.config;
-        let pass = self.pass(cancel);
+        self.begin(tokens, state, work)?;
+        for layer in 0..self.layers.len() {
+            self.layer(layer, tokens, state, work, cancel)?;
+        }
+        self.finish(tokens, wanted, state, work, cancel)
+    }
+
+    /// The first part of [`Model::forward`]; a call of [`Model::layer`] for every layer in turn and one of [`Model::finish`] follow.
+    pub fn begin(&self, tokens: &[u32], state: &State, work: &mut Work) -> Result<()> {
         for (rotation, angles) in self.rotations.iter().zip(&mut work.angles) {
             rotation.angles(state.position, 1, tokens.len(), angles);
         }
         self.foresee(tokens);
         work.moe.routes = self.recording.is_some().then(Vec::new);
-        self.embed(tokens, &mut work.row, &mut work.streams)?;
-        for (l, (block, layer)) in self.layers.iter().zip(&mut state.layers).enumerate() {
-            if cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            let next = self.layers.get(l + 1).map(|block| &block.moe);
-            block.forward(self, pass, next, tokens, state.position, layer, work)?;
-            if !all_finite(&work.streams) {
-                return Err(Error::NotFinite(format!(
-                    "Layer {l} of the model computed a value that is not a number at position {}. The model file may be damaged; check it, or convert the checkpoint again.",
-                    state.position
-                )));
-            }
+        self.embed(tokens, &mut work.row, &mut work.streams)
+    }
+
+    /// One layer of [`Model::forward`].
+    pub fn layer(
+        &self,
+        layer: usize,
+        tokens: &[u32],
+        state: &mut State,
+        work: &mut Work,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
         }
+        let next = self.layers.get(layer + 1).map(|block| &block.moe);
+        let (pass, first) = (self.pass(cancel), state.position);
+        let of_layer = &mut state.layers[layer];
+        self.layers[layer].forward(self, pass, next, tokens, first, of_layer, work)?;
+        if !all_finite(&work.streams) {
+            return Err(Error::NotFinite(format!(
+                "Layer {layer} of the model computed a value that is not a number at position {first}. The model file may be damaged; check it, or convert the checkpoint again."
+            )));
+        }
+        Ok(())
+    }
+
+    /// The last part of [`Model::forward`].
+    pub fn finish(
+        &self,
+        tokens: &[u32],
+        wanted: Wanted,
+        state: &mut State,
+        work: &mut Work,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let (c, pass) = (&self.config, self.pass(cancel));
         if let Some(pager) = &self.pager {
             pager.computed(tokens.len());
         }

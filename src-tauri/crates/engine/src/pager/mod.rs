@@ -245,6 +245,9 @@ impl Pages<'_> {
         let mut waiting = Waiting::new(self.shared, self.layer);
         let mut table = self.shared.lock();
         let slot = loop {
+            if self.cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
             match table.want[expert as usize] {
                 Want::Ready(slot) | Want::Taken(slot) => {
                     table.want[expert as usize] = Want::Taken(slot);
@@ -256,9 +259,6 @@ impl Pages<'_> {
                     return Err(Error::Input(format!("Expert {expert} was not requested.")));
                 }
                 Want::Missing => {}
-            }
-            if self.cancel.is_cancelled() {
-                return Err(Error::Cancelled);
             }
             table.waits_for = Some(table.page(self.layer, expert));
             table = waiting.wait(table);
@@ -274,6 +274,9 @@ impl Pages<'_> {
         let mut waiting = Waiting::new(self.shared, self.layer);
         let mut table = self.shared.lock();
         loop {
+            if self.cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
             let (before, mut missing) = (experts.len(), None);
             for (expert, _) in self.wanted {
                 match table.want[*expert as usize] {
@@ -292,9 +295,6 @@ impl Pages<'_> {
             let Some(missing) = missing else {
                 return Ok(false);
             };
-            if self.cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
             table.waits_for = Some(table.page(self.layer, missing));
             table = waiting.wait(table);
             table.waits_for = None;

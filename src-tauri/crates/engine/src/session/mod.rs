@@ -11,9 +11,6 @@ use std::path::Path;
 use crate::model::{Snapshot, State, Wanted, Work};
 use crate::{Cancel, Engine, Error, Result};
 
-/// Tokens a prompt is fed in at a time. Large enough that every weight is read once for many tokens, small enough that progress moves
-/// and a stop is obeyed.
-pub(crate) const CHUNK: usize = 128;
 /// While a long prompt is read, a checkpoint is taken this often.
 const CHECKPOINT_EVERY: usize = 2048;
 /// Checkpoints kept; for Flash each takes about 24 MB.
@@ -69,7 +66,8 @@ impl Session {
         self.engine.is(engine)
     }
 
-    /// Reads tokens and returns the logits of the last one, [vocab]. `progress` hears how many have been read.
+    /// Reads tokens and returns the logits of the last one, [vocab]. `progress` hears how many have been read: a piece that has come through a
+    /// third of the layers counts by a third.
     ///
     /// A stop leaves the session at the last whole piece.
     pub fn prefill(
@@ -80,18 +78,21 @@ impl Session {
     ) -> Result<&[f32]> {
         self.fits(tokens)?;
         let mut done = 0;
-        for chunk in tokens.chunks(CHUNK) {
+        for chunk in tokens.chunks(self.engine.chunk()) {
             let last = self.checkpoints.last().map_or(0, |c| c.position);
             if self.position() >= last + CHECKPOINT_EVERY {
                 self.checkpoint();
             }
+            let before = done;
             done += chunk.len();
             let wanted = if done == tokens.len() {
                 Wanted::Last
             } else {
                 Wanted::Nothing
             };
-            self.feed(chunk, wanted, cancel)?;
+            self.advance(chunk, wanted, cancel, &mut |part| {
+                progress(before + (chunk.len() as f64 * part) as usize);
+            })?;
             progress(done);
         }
         Ok(&self.work.logits)
@@ -207,19 +208,48 @@ impl Session {
         self.fits(tokens)?;
         let engine = self.engine.clone();
         let (state, work) = (&mut self.state, &mut self.work);
-        let result = engine.run(|model| {
-            let before = state.position;
-            let result = model.forward(tokens, wanted, state, work, cancel);
-            if result.is_err() {
-                // Some layers have taken the chunk in and some have not.
-                model.truncate(before, state);
+        let result = engine.run(|model| model.forward(tokens, wanted, state, work, cancel));
+        self.fed(tokens, result)?;
+        Ok(&self.work.logits)
+    }
+
+    /// [`Session::feed`] layer by layer: `each` hears which part of them is done, from 0 to 1.
+    fn advance(
+        &mut self,
+        tokens: &[u32],
+        wanted: Wanted,
+        cancel: &Cancel,
+        each: &mut dyn FnMut(f64),
+    ) -> Result<()> {
+        self.fits(tokens)?;
+        let engine = self.engine.clone();
+        let (state, work) = (&mut self.state, &mut self.work);
+        let mut through = || -> Result<()> {
+            engine.run(|model| model.begin(tokens, state, work))?;
+            let layers = engine.model().layers();
+            for layer in 0..layers {
+                if layer > 0 {
+                    each(layer as f64 / layers as f64);
+                }
+                engine.run(|model| model.layer(layer, tokens, state, work, cancel))?;
             }
-            result
-        });
-        result?;
+            engine.run(|model| model.finish(tokens, wanted, state, work, cancel))
+        };
+        let result = through();
+        self.fed(tokens, result)
+    }
+
+    /// After a chunk has come through the network, or an error.
+    fn fed(&mut self, tokens: &[u32], result: Result<()>) -> Result<()> {
+        if result.is_err() {
+            // Some layers have taken the chunk in and some have not.
+            let before = self.tokens.len();
+            self.engine.model().truncate(before, &mut self.state);
+            return result;
+        }
         self.tokens.extend_from_slice(tokens);
         self.computed += tokens.len() as u64;
-        Ok(&self.work.logits)
+        Ok(())
     }
 
     /// Streams after the last layer of the last chunk, [n, hc_mult, D].
