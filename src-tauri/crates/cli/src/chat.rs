@@ -65,11 +65,12 @@ pub fn chat(options: &ChatOptions) -> Result<(), Failure> {
         options,
         model,
     };
-    if io::stdin().is_terminal() && talk.answers.is_terminal() {
+    let outcome = if io::stdin().is_terminal() && talk.answers.is_terminal() {
         talk.in_terminal()
     } else {
         talk.over_pipe()
-    }
+    };
+    talk.model.ended(outcome)
 }
 
 struct Talk<'a> {

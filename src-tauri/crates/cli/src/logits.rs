@@ -15,8 +15,8 @@ use crate::{model, prompt};
 
 /// Computes the logits and writes them as a safetensors file, whole or not at all.
 pub fn logits(options: &LogitsOptions) -> Result<(), Failure> {
-    let ids = read_ids(&options.tokens)?;
     refuse_inputs_as_output(options)?;
+    let ids = read_ids(&options.tokens)?;
     // For comparing: nothing is rounded that the model does not ask for.
     let arithmetic = Options {
         exact: true,
@@ -24,13 +24,16 @@ pub fn logits(options: &LogitsOptions) -> Result<(), Failure> {
         ..Options::default()
     };
     let model = model::open(&options.model, arithmetic)?;
-    let logits = diagnostic::logits(
+    let computed = diagnostic::logits(
         &model.engine,
         &ids,
         options.chunk,
         options.decode.unwrap_or(0),
-    )?;
-    write(&options.out, &encode(&logits)?)
+    );
+    let outcome = computed
+        .map_err(Failure::from)
+        .and_then(|logits| write(&options.out, &encode(&logits)?));
+    model.ended(outcome)
 }
 
 fn read_ids(path: &Path) -> Result<Vec<u32>, Failure> {
@@ -43,6 +46,11 @@ fn read_ids(path: &Path) -> Result<Vec<u32>, Failure> {
 }
 
 fn refuse_inputs_as_output(options: &LogitsOptions) -> Result<(), Failure> {
+    if options.model.trace.as_ref() == Some(&options.out) {
+        return Err(Failure::Usage(
+            "--out and --trace are the same file; give each a name of its own.".into(),
+        ));
+    }
     let Ok(out) = fs::canonicalize(&options.out) else {
         return Ok(());
     };

@@ -14,6 +14,20 @@ pub struct Model {
     pub name: String,
 }
 
+impl Model {
+    /// What a command that is done with the model ends with: an error where `--trace` could not be written whole.
+    pub fn ended(&self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        match (self.engine.trace_failure(), outcome) {
+            (None, outcome) => outcome,
+            (Some(sentence), Ok(())) => Err(Failure::Error(sentence)),
+            (Some(sentence), Err(failure)) => {
+                terminal::note(&format!("fastar: {sentence}"));
+                Err(failure)
+            }
+        }
+    }
+}
+
 /// Opens the model of the options, or the built-in one.
 pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failure> {
     let settings = Options {
@@ -38,14 +52,19 @@ pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failur
         },
     };
     if let Some(warning) = &model.engine.facts().warning {
-        eprintln!("{warning}");
+        terminal::note(&format!("fastar: {warning}"));
     }
     let memory = &model.engine.facts().memory;
     // What was asked for is said with what it became; what fits whole needs no word.
     if let Some(note) = &memory.note {
         terminal::note(&format!("fastar: {note}"));
     }
-    if options.cache.is_some() || memory.slots < memory.experts {
+    if options.cache.is_some() && memory.cache_bytes == 0 {
+        terminal::note(&format!(
+            "fastar: All of {} is in memory with this program; --cache changes nothing.",
+            model.name
+        ));
+    } else if options.cache.is_some() || memory.slots < memory.experts {
         terminal::note(&format!("fastar: {}", memory.sentence()));
     }
     Ok(model)

@@ -4,8 +4,9 @@ use fastar_engine::{Answer, Cancel, Engine, Event, Finish, Message, Role, Sampli
 
 use crate::arguments::RunOptions;
 use crate::failure::Failure;
+use crate::model::{self, Model};
 use crate::terminal::{Answers, Progress};
-use crate::{interrupt, model, prompt, terminal};
+use crate::{interrupt, prompt, terminal};
 
 /// Prompts shorter than this are read before a person could wonder.
 const LONG_PROMPT: usize = 512;
@@ -15,6 +16,11 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     interrupt::take_over()?;
     let text = prompt::read(&options.prompt)?;
     let model = model::open_for_text(&options.model)?;
+    let outcome = answer(&model, text, options);
+    model.ended(outcome)
+}
+
+fn answer(model: &Model, text: String, options: &RunOptions) -> Result<(), Failure> {
     let sampling = model::sampling(&options.sampling);
     let mut session = model.engine.session();
     let mut answers = Answers::new();

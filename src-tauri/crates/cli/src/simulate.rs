@@ -1,10 +1,10 @@
 //! `fastar simulate`: what caches of several sizes would have made of a routing trace.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, BufWriter};
 use std::path::Path;
 
-use fastar_engine::routing::{Rates, Synthetic, Trace, TraceError, compare};
+use fastar_engine::routing::{Rates, Synthetic, Trace, TraceError, compare, create};
 
 use crate::arguments::{Kind, SimulateOptions, Slots};
 use crate::failure::Failure;
@@ -32,17 +32,16 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
             trace.tokens()
         ));
     }
-    if trace.tokens() < 2 {
+    let steps = trace.steps().len();
+    if steps < 2 {
         return Err(Failure::Error(format!(
-            "The trace has {} tokens: too few, for the first half fills the cache and the second is counted.",
-            trace.tokens()
+            "The trace has {steps} steps (a token of an answer, or a chunk of a prompt): too few, for the first half fills the cache and the second is counted."
         )));
     }
     if let Some(path) = &options.save {
-        let written = File::create(path)
-            .and_then(|file| trace.write(std::io::BufWriter::new(file)))
-            .map_err(|e| format!("Could not write {}: {e}.", path.display()));
-        written.map_err(Failure::Error)?;
+        trace
+            .write(BufWriter::new(create(path)?))
+            .map_err(|e| Failure::Error(format!("Could not write {}: {e}.", path.display())))?;
     }
     let all = trace.shape.layers * trace.shape.experts;
     let slots: Vec<usize> = match options.slots.as_slice() {

@@ -33,7 +33,7 @@ pub struct Options {
     pub without_guesses: bool,
     /// Folder with a small file for each model that keeps which experts were hottest, for the next start.
     pub hot_lists: Option<PathBuf>,
-    /// File to record the experts of every token in.
+    /// File to record the experts of every token in: a new one, or an older trace, which it replaces.
     pub trace: Option<PathBuf>,
     /// Round KV rows and index keys as the hosted model does (section 4 of the V4 notes).
     pub reference: bool,
@@ -154,6 +154,11 @@ impl Engine {
     /// What the pager of the experts did so far; none where all of the model is in memory anyway.
     pub fn statistics(&self) -> Option<Statistics> {
         self.0.model.pager().map(Pager::statistics)
+    }
+
+    /// Why the file that [`Options::trace`] names does not hold every token so far, a sentence; none where it does, or where there is none.
+    pub fn trace_failure(&self) -> Option<String> {
+        self.0.model.recording_failure()
     }
 
     /// A fresh timeline.

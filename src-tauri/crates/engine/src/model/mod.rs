@@ -179,6 +179,13 @@ impl Model {
         self.recording = Some(Mutex::new(recording));
     }
 
+    /// That and why the recording ended early.
+    pub fn recording_failure(&self) -> Option<String> {
+        let recording = self.recording.as_ref()?;
+        let recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
+        recording.failure()
+    }
+
     /// Whether the roundings of the hosted model are on.
     pub fn reference(&self) -> bool {
         self.reference
@@ -331,20 +338,21 @@ impl Model {
             return;
         };
         let taken = self.config.num_experts_per_tok;
-        let mut recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut token = Vec::with_capacity(self.layers.len() * taken);
+        let width = self.layers.len() * taken;
+        let mut tokens = Vec::with_capacity(n * width);
         for t in 0..n {
-            token.clear();
             for layer in routes.chunks_exact(n * taken) {
-                token.extend_from_slice(&layer[t * taken..(t + 1) * taken]);
+                tokens.extend_from_slice(&layer[t * taken..(t + 1) * taken]);
             }
-            let kind = match (is_first && t == 0, n) {
-                (true, _) => Kind::First,
-                (false, 1) => Kind::Decode,
-                _ => Kind::Prefill,
-            };
-            recording.token(kind, &token);
         }
+        let kind = |t| match (t, is_first, n) {
+            (0, true, _) => Kind::First,
+            (0, false, 1) => Kind::Decode,
+            (0, false, _) => Kind::Chunk,
+            _ => Kind::Prefill,
+        };
+        let mut recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
+        recording.step((0..).map(kind).zip(tokens.chunks_exact(width)));
     }
 
     /// Embeddings, copied into every stream: [n, hc_mult, D].

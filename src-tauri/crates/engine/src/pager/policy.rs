@@ -228,7 +228,7 @@ impl Miniature {
 }
 
 /// log2(2^a + 2^b).
-fn add(a: f64, b: f64) -> f64 {
+pub fn add(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
     high + (low - high).exp2().ln_1p() * std::f64::consts::LOG2_E
 }

@@ -1,11 +1,13 @@
 //! Replaying a routing trace through caches of several sizes, to compare policies with each other and with the best there can be.
 //!
-//! One cache holds the experts of all layers. The first half of the tokens fills it, the second is counted. Belady's policy knows the future and
-//! evicts what is used farthest from now: no policy hits more often.
+//! One cache holds the experts of all layers. The first half of the tokens fills it, the second is counted. As in the engine, tokens that are
+//! computed together (a chunk of a prompt) ask a layer once for each expert that any of them takes, and what is in memory is used before
+//! anything leaves for what is not. Belady's policy knows the future and evicts what is used farthest from now: no policy that keeps what it
+//! has just read hits more often.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::policy::Policy;
+use super::policy::{self, Policy};
 use super::trace::Trace;
 
 /// Hit rates of one cache size, each from 0 to 1.
@@ -25,12 +27,14 @@ pub struct Rates {
     pub belady: f64,
 }
 
-/// The trace as one list of pages, in the order they are needed, without repeats in a layer.
+/// The trace as one list of pages, in the order they are needed, each once in a layer of a step.
 struct Uses {
-    /// Pages: layer x experts + expert.
-    pages: Vec<u32>,
-    /// Where each layer of each token begins in `pages`, and the end.
+    /// Pages (layer x experts + expert), and how many tokens of the step take them.
+    pages: Vec<(u32, u32)>,
+    /// Where each layer of each step begins in `pages`, and the end.
     starts: Vec<usize>,
+    /// Tokens of each step.
+    tokens: Vec<usize>,
     /// Where counting begins.
     half: usize,
 }
@@ -38,19 +42,23 @@ struct Uses {
 impl Uses {
     fn of(trace: &Trace) -> Self {
         let shape = trace.shape;
-        let (mut pages, mut starts, mut half) = (Vec::new(), Vec::new(), 0);
-        for token in 0..trace.tokens() {
-            if token == trace.tokens() / 2 {
-                half = pages.len();
+        let (mut pages, mut starts, mut half) = (Vec::new(), Vec::new(), None);
+        let mut counts = vec![0u32; shape.experts];
+        let steps = trace.steps();
+        for step in &steps {
+            // The last step, where a chunk lies across the middle.
+            if half.is_none()
+                && (2 * step.start + 1 >= trace.tokens() || step.end == trace.tokens())
+            {
+                half = Some(pages.len());
             }
             for layer in 0..shape.layers {
-                let start = pages.len();
-                starts.push(start);
-                for expert in trace.picked(token, layer) {
-                    let page = (layer * shape.experts + usize::from(*expert)) as u32;
-                    if !pages[start..].contains(&page) {
-                        pages.push(page);
-                    }
+                starts.push(pages.len());
+                let picked = step.clone().flat_map(|token| trace.picked(token, layer));
+                picked.for_each(|expert| counts[usize::from(*expert)] += 1);
+                for (expert, count) in counts.iter_mut().enumerate().filter(|(_, n)| **n > 0) {
+                    let page = (layer * shape.experts + expert) as u32;
+                    pages.push((page, std::mem::take(count)));
                 }
             }
         }
@@ -58,7 +66,8 @@ impl Uses {
         Self {
             pages,
             starts,
-            half,
+            tokens: steps.into_iter().map(|step| step.len()).collect(),
+            half: half.unwrap_or(0),
         }
     }
 
@@ -81,42 +90,54 @@ pub fn compare(trace: &Trace, slots: &[usize]) -> Vec<Rates> {
             Rates {
                 slots,
                 fixed: rate(fixed(&uses, slots)),
-                lru: rate(by_key(&uses, slots, &mut |_, at| at as f64)),
-                lfu: rate(lfu(&uses, trace, slots)),
+                lru: rate(by_key(&uses, slots, &mut |at| at as f64)),
+                lfu: rate(lfu(&uses, slots)),
                 ours: rate(ours(&uses, trace, slots)),
-                belady: rate(by_key(&uses, slots, &mut |_, at| -(next[at] as f64))),
+                belady: rate(by_key(&uses, slots, &mut |at| -(next[at] as f64))),
             }
         })
         .collect()
 }
 
 /// For each use, when its page is used next; the end and beyond where it is not.
-fn next_uses(pages: &[u32]) -> Vec<usize> {
+fn next_uses(pages: &[(u32, u32)]) -> Vec<usize> {
     let mut next = vec![0; pages.len()];
     let mut seen = HashMap::new();
-    for (at, page) in pages.iter().enumerate().rev() {
+    for (at, (page, _)) in pages.iter().enumerate().rev() {
         next[at] = seen.insert(*page, at).unwrap_or(usize::MAX >> 12);
     }
     next
 }
 
 /// Hits of a cache that evicts the page with the smallest key; `key` gives the new one of the page used at a time.
-fn by_key(uses: &Uses, slots: usize, key: &mut dyn FnMut(u32, usize) -> f64) -> usize {
+fn by_key(uses: &Uses, slots: usize, key: &mut dyn FnMut(usize) -> f64) -> usize {
     let mut keys: HashMap<u32, f64> = HashMap::new();
     let mut order: BTreeSet<(Ordered, u32)> = BTreeSet::new();
     let mut hits = 0;
-    for (at, page) in uses.pages.iter().enumerate() {
-        if let Some(old) = keys.get(page) {
+    let mut missing = Vec::new();
+    for range in uses.starts.windows(2) {
+        missing.clear();
+        for at in range[0]..range[1] {
+            let page = uses.pages[at].0;
+            let Some(old) = keys.get_mut(&page) else {
+                missing.push(at);
+                continue;
+            };
             hits += usize::from(at >= uses.half);
-            order.remove(&(Ordered(*old), *page));
-        } else if keys.len() >= slots
-            && let Some((_, out)) = order.pop_first()
-        {
-            keys.remove(&out);
+            order.remove(&(Ordered(*old), page));
+            *old = key(at);
+            order.insert((Ordered(*old), page));
         }
-        let new = key(*page, at);
-        keys.insert(*page, new);
-        order.insert((Ordered(new), *page));
+        for at in &missing {
+            if keys.len() >= slots
+                && let Some((_, out)) = order.pop_first()
+            {
+                keys.remove(&out);
+            }
+            let (page, new) = (uses.pages[*at].0, key(*at));
+            keys.insert(page, new);
+            order.insert((Ordered(new), page));
+        }
     }
     hits
 }
@@ -139,78 +160,89 @@ impl Ord for Ordered {
 
 fn fixed(uses: &Uses, slots: usize) -> usize {
     let mut counts: HashMap<u32, usize> = HashMap::new();
-    for page in &uses.pages[..uses.half] {
+    for (page, _) in &uses.pages[..uses.half] {
         *counts.entry(*page).or_default() += 1;
     }
     let mut best: Vec<(usize, u32)> = counts.into_iter().map(|(page, n)| (n, page)).collect();
     best.sort_unstable_by(|a, b| b.cmp(a));
     best.truncate(slots);
-    let kept: std::collections::HashSet<u32> = best.into_iter().map(|(_, page)| page).collect();
-    let counted = &uses.pages[uses.half..];
-    counted.iter().filter(|page| kept.contains(page)).count()
+    let kept: HashSet<u32> = best.into_iter().map(|(_, page)| page).collect();
+    let counted = uses.pages[uses.half..].iter();
+    counted.filter(|(page, _)| kept.contains(page)).count()
 }
 
-fn lfu(uses: &Uses, trace: &Trace, slots: usize) -> usize {
+fn lfu(uses: &Uses, slots: usize) -> usize {
     const HALF_LIFE: f64 = 64.0;
-    let tokens = trace.tokens().max(1) as f64;
-    let of = uses.pages.len() as f64 / tokens;
+    let tokens: usize = uses.tokens.iter().sum();
+    let of = uses.pages.len() as f64 / tokens.max(1) as f64;
     // log2 of the sum of 2^(time / half-life): fading without touching what is idle.
     let mut sums: HashMap<u32, f64> = HashMap::new();
-    by_key(uses, slots, &mut |page, at| {
+    by_key(uses, slots, &mut |at| {
         let now = at as f64 / of / HALF_LIFE;
-        let sum = sums.entry(page).or_insert(f64::NEG_INFINITY);
-        let (low, high) = (sum.min(now), sum.max(now));
-        *sum = high + (1.0 + (low - high).exp2()).log2();
+        let sum = sums.entry(uses.pages[at].0).or_insert(f64::NEG_INFINITY);
+        *sum = policy::add(*sum, now);
         *sum
     })
 }
 
+/// The engine's policy as the pager's table asks it.
 fn ours(uses: &Uses, trace: &Trace, slots: usize) -> usize {
     let shape = trace.shape;
     let mut policy = Policy::new(shape.layers, shape.experts, slots);
     let mut slot_of: HashMap<u32, usize> = HashMap::new();
     let mut page_in = vec![None; slots];
     let (mut filled, mut hits) = (0, 0);
+    // What the layer has and is not on offer.
+    let mut held: Vec<(usize, u32)> = Vec::new();
     for (round, range) in uses.starts.windows(2).enumerate() {
         let layer = round % shape.layers;
         if layer == 0 {
-            policy.advance(1);
+            policy.advance(uses.tokens[round / shape.layers]);
         }
         let wanted = &uses.pages[range[0]..range[1]];
-        for page in wanted {
-            policy.used(*page, 1);
+        for (page, tokens) in wanted {
+            policy.used(*page, *tokens as usize);
             if let Some(slot) = slot_of.get(page) {
                 hits += usize::from(range[0] >= uses.half);
                 policy.withhold(*slot);
+                held.push((*slot, *page));
             }
         }
-        for page in wanted {
-            if slot_of.contains_key(page) {
-                continue;
-            }
+        let missing: Vec<u32> = wanted
+            .iter()
+            .map(|(page, _)| *page)
+            .filter(|page| !slot_of.contains_key(page))
+            .collect();
+        for page in missing {
             let slot = if filled < slots {
                 filled += 1;
                 filled - 1
             } else {
-                // There are at least as many slots as a layer can pin.
-                let Some(slot) = policy.victim(layer) else {
-                    continue;
-                };
+                let free = policy.victim(layer).or_else(|| {
+                    // What has arrived is computed, and its slots are used for the rest of the layer.
+                    offer(&mut policy, &mut held);
+                    policy.victim(layer)
+                });
+                let Some(slot) = free else { continue };
                 slot
             };
-            if let Some(out) = page_in[slot].replace(*page) {
+            if let Some(out) = page_in[slot].replace(page) {
                 slot_of.remove(&out);
             }
-            slot_of.insert(*page, slot);
+            slot_of.insert(page, slot);
             policy.withhold(slot);
+            held.push((slot, page));
         }
-        for page in wanted {
-            if let Some(slot) = slot_of.get(page) {
-                policy.offer(*slot, *page);
-            }
-        }
+        offer(&mut policy, &mut held);
     }
     hits
+}
+
+/// Puts everything that is held on offer.
+fn offer(policy: &mut Policy, held: &mut Vec<(usize, u32)>) {
+    for (slot, page) in held.drain(..) {
+        policy.offer(slot, page);
+    }
 }
 
 #[cfg(test)]
@@ -253,6 +285,70 @@ mod tests {
         assert_eq!(rates.slots, 8);
         for rate in [rates.lru, rates.lfu, rates.ours, rates.belady] {
             assert_eq!(rate, 3.0 / 4.0);
+        }
+    }
+
+    #[test]
+    fn a_chunk_asks_once_for_each_expert_and_uses_first_what_is_there() {
+        // Steps of one layer: 0 1; then 0 2 1 together, 3 alone, and 0 1 2 together.
+        let mut trace = Trace::new(1, 4, 1);
+        for (kind, expert) in [
+            (Kind::First, 0),
+            (Kind::Prefill, 1),
+            (Kind::Chunk, 0),
+            (Kind::Prefill, 2),
+            (Kind::Prefill, 1),
+            (Kind::Prefill, 2),
+            (Kind::Decode, 3),
+            (Kind::Chunk, 2),
+            (Kind::Prefill, 0),
+            (Kind::Prefill, 1),
+        ] {
+            trace.push(kind, &[expert]);
+        }
+        // Counted from the middle of ten tokens on, where the first step to begin is 3: one use, and then 0, 1 and 2.
+        let [rates] = compare(&trace, &[2])[..] else {
+            panic!("one size")
+        };
+        // Least recently used: [0 1] hits 0 and 1 and loses 0 to 2; 3 takes the place of 1, [2 3]; 2 hits, 0 and 1 miss.
+        assert_eq!(rates.lru, 1.0 / 4.0);
+        // Whatever is kept, 3 and two of the others miss.
+        assert_eq!(rates.belady, 1.0 / 4.0);
+        // Twice in the first half: 0 and 1.
+        assert_eq!(rates.fixed, 2.0 / 4.0);
+        let [whole] = compare(&trace, &[4])[..] else {
+            panic!("one size")
+        };
+        assert_eq!((whole.lru, whole.ours, whole.belady), (0.75, 0.75, 0.75));
+    }
+
+    #[test]
+    fn no_policy_is_better_than_the_best_on_chunks_that_fill_every_slot() {
+        let synthetic = Synthetic {
+            tokens: 120,
+            layers: 3,
+            experts: 24,
+            taken: 3,
+            text: 60,
+            ..Synthetic::default()
+        };
+        let alone = synthetic.trace();
+        let mut trace = Trace::new(3, 24, 3);
+        for token in 0..alone.tokens() {
+            let picked: Vec<u16> = (0..3)
+                .flat_map(|l| alone.picked(token, l).to_vec())
+                .collect();
+            let kind = match token % 12 {
+                0 => Kind::Chunk,
+                1..9 => Kind::Prefill,
+                _ => Kind::Decode,
+            };
+            trace.push(kind, &picked);
+        }
+        for rate in compare(&trace, &[3, 6, 12, 30, 50, 72]) {
+            for other in [rate.lru, rate.lfu, rate.ours] {
+                assert!(other <= rate.belady, "{rate:?}");
+            }
         }
     }
 

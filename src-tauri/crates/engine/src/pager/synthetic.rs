@@ -103,7 +103,7 @@ impl Synthetic {
     }
 }
 
-/// SplitMix64, and normal numbers from it.
+/// SplitMix64 (Steele, Lea and Flood 2014), and normal numbers from it.
 pub struct Random(u64);
 
 impl Random {
@@ -113,6 +113,8 @@ impl Random {
     }
 
     /// 64 random bits.
+    #[inline]
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -130,5 +132,23 @@ impl Random {
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * libm::log(self.unit())).sqrt();
         radius * libm::cos(std::f64::consts::TAU * self.unit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_numbers_are_those_of_splitmix64() {
+        // As Vigna's splitmix64.c gives them for this seed.
+        let mut random = Random::new(1_234_567);
+        for expected in [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+        ] {
+            assert_eq!(random.next(), expected);
+        }
     }
 }

@@ -7,17 +7,21 @@
 //! | 0 | 8 bytes | `FSTROUTE` |
 //! | 8 | u32 | version, 1 |
 //! | 12 | u32 | layers, 1 to 1024 |
-//! | 16 | u32 | experts in each, 1 to 65536 |
+//! | 16 | u32 | experts in each, 1 to 65536, at most 2^20 in all layers |
 //! | 20 | u32 | experts a token takes in each, at most 256 |
 //! | 24 | u64 | identity of the model's container, 0 where there is none |
 //! | 32 | | tokens without gaps |
 //!
-//! A token is one byte (0: the first of a text, 1: another of a prompt, 2: one that was computed alone, as those of an answer are) and then, layer by layer, its experts in ascending
-//! order: a byte each, two where there are more than 256 experts. A token of Flash takes 259 bytes. A recording that was killed may end
-//! within a token; what is whole is used.
+//! A token is one byte (0: the first of a text, 1: computed together with the one before it, as those of a prompt are, 2: computed alone, as
+//! those of an answer are, 3: the first of another chunk of a prompt) and then, layer by layer, its experts in ascending order: a byte
+//! each, two where there are more than 256 experts. A token of Flash takes 259 bytes. A recording that was killed may end within a token;
+//! what is whole is used.
+//!
+//! A trace replaces an older trace and nothing else ([`create`]): a slip of the hand must not cost a model.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"FSTROUTE";
@@ -26,16 +30,29 @@ const HEADER_BYTES: usize = 32;
 const MOST_LAYERS: u32 = 1024;
 const MOST_EXPERTS: u32 = 1 << 16;
 const MOST_TAKEN: u32 = 256;
+/// In all layers: Pro has 23,424. Replaying takes up to 250 bytes for each.
+const MOST_IN_ALL: u64 = 1 << 20;
 
 /// What a token was to its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The first token of a text.
+    /// The first token of a text, alone or with more of its prompt.
     First,
-    /// Another token of a prompt.
+    /// A token that was computed together with the one before it.
     Prefill,
     /// A token that was computed alone: one of an answer, or the last of a prompt.
     Decode,
+    /// The first token of another chunk of a prompt.
+    Chunk,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::First, Self::Prefill, Self::Decode, Self::Chunk];
+
+    /// As a byte of the file.
+    fn code(self) -> u8 {
+        self as u8
+    }
 }
 
 /// Sizes of the model that was traced.
@@ -107,6 +124,20 @@ impl Trace {
         &self.kinds
     }
 
+    /// The tokens that were computed together, step by step: a chunk of a prompt, or one token.
+    pub fn steps(&self) -> Vec<Range<usize>> {
+        let mut steps: Vec<Range<usize>> = Vec::new();
+        for (token, kind) in self.kinds.iter().enumerate() {
+            match steps.last_mut() {
+                Some(step) if *kind == Kind::Prefill && self.kinds[step.start] != Kind::Decode => {
+                    step.end = token + 1;
+                }
+                _ => steps.push(token..token + 1),
+            }
+        }
+        steps
+    }
+
     /// The experts of a token in a layer.
     pub fn picked(&self, token: usize, layer: usize) -> &[u16] {
         let Shape { layers, taken, .. } = self.shape;
@@ -134,6 +165,7 @@ impl Trace {
         if !(1..=MOST_LAYERS).contains(&layers)
             || !(1..=MOST_EXPERTS).contains(&experts)
             || !(1..=MOST_TAKEN.min(experts)).contains(&taken)
+            || u64::from(layers) * u64::from(experts) > MOST_IN_ALL
         {
             return Err(damaged(format!(
                 "is damaged: {layers} layers of {experts} experts, of which {taken} are taken, are impossible"
@@ -153,16 +185,13 @@ impl Trace {
                 return Ok(trace);
             }
             let token = trace.tokens();
-            trace.kinds.push(match record[0] {
-                0 => Kind::First,
-                1 => Kind::Prefill,
-                2 => Kind::Decode,
-                other => {
-                    return Err(damaged(format!(
-                        "is damaged: token {token} is of kind {other}"
-                    )));
-                }
-            });
+            let Some(kind) = Kind::ALL.get(usize::from(record[0])) else {
+                return Err(damaged(format!(
+                    "is damaged: token {token} is of kind {}",
+                    record[0]
+                )));
+            };
+            trace.kinds.push(*kind);
             if wide {
                 let (pairs, _) = record[1..].as_chunks::<2>();
                 trace
@@ -214,6 +243,8 @@ impl<W: Write> Recorder<W> {
                     )
                 })
         };
+        let in_all = shape.layers.saturating_mul(shape.experts);
+        number(in_all, MOST_IN_ALL as u32)?;
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend_from_slice(&MAGIC);
         for n in [
@@ -236,11 +267,7 @@ impl<W: Write> Recorder<W> {
     /// Adds a token with its experts, [layers, taken].
     pub fn token(&mut self, kind: Kind, picked: &[u16]) -> io::Result<()> {
         self.record.clear();
-        self.record.push(match kind {
-            Kind::First => 0,
-            Kind::Prefill => 1,
-            Kind::Decode => 2,
-        });
+        self.record.push(kind.code());
         for expert in picked {
             let [low, high] = expert.to_le_bytes();
             self.record.push(low);
@@ -257,51 +284,103 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-/// A trace on its way to a file. A disk that fails is told once and ends the recording, not the answer.
+/// Opens a file for a new trace: one that is not there yet, is empty, or holds an older trace, which is cut to nothing.
+///
+/// # Errors
+/// A sentence when the name is that of anything else, or the system refuses.
+pub fn create(path: &Path) -> crate::Result<File> {
+    let name = path.display();
+    let refused = |what: &str| {
+        crate::Error::Input(format!(
+            "{name} {what}, so no routing trace is written there. Choose another name."
+        ))
+    };
+    let failed = |e: io::Error| {
+        crate::Error::Input(format!(
+            "The routing trace cannot be written to {name}: {e}."
+        ))
+    };
+    // Before it is opened: opening a pipe waits for its other end.
+    if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(refused("is not a regular file"));
+    }
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(failed)?;
+    let mut begin = [0; MAGIC.len()];
+    let there = fill(&mut file, &mut begin).map_err(failed)?;
+    if there > 0 && begin != MAGIC {
+        return Err(refused("is a file of another kind"));
+    }
+    file.set_len(0).map_err(failed)?;
+    io::Seek::rewind(&mut file).map_err(failed)?;
+    Ok(file)
+}
+
+/// A trace on its way to a file. A disk that fails ends the recording, not the answer; [`failure`](Self::failure) tells.
 pub struct Recording {
     path: PathBuf,
-    recorder: Option<Recorder<BufWriter<File>>>,
+    recorder: Recorder<BufWriter<Box<dyn Write + Send>>>,
+    /// Whole tokens that are in the file.
+    tokens: u64,
+    failed: Option<io::Error>,
 }
 
 impl Recording {
-    /// Begins a new file.
+    /// Begins a new file, as [`create`] does.
     pub fn new(path: &Path, shape: Shape, model: u64) -> crate::Result<Self> {
-        let recorder = File::create(path)
-            .and_then(|file| Recorder::new(BufWriter::new(file), shape, model))
-            .map_err(|e| {
-                crate::Error::Input(format!(
-                    "The routing trace cannot be written to {}: {e}.",
-                    path.display()
-                ))
-            })?;
-        Ok(Self {
-            path: path.to_owned(),
-            recorder: Some(recorder),
+        let file = create(path)?;
+        Self::to(path, Box::new(file), shape, model).map_err(|e| {
+            crate::Error::Input(format!(
+                "The routing trace cannot be written to {}: {e}.",
+                path.display()
+            ))
         })
     }
 
-    /// Adds a token with its experts, [layers, taken].
-    pub fn token(&mut self, kind: Kind, picked: &[u16]) {
-        if let Some(recorder) = &mut self.recorder
-            && let Err(error) = recorder.token(kind, picked)
-        {
-            self.give_up(&error);
+    fn to(path: &Path, file: Box<dyn Write + Send>, shape: Shape, model: u64) -> io::Result<Self> {
+        let mut recorder = Recorder::new(BufWriter::new(file), shape, model)?;
+        recorder.flush()?;
+        Ok(Self {
+            path: path.to_owned(),
+            recorder,
+            tokens: 0,
+            failed: None,
+        })
+    }
+
+    /// Adds the tokens of a step, each with its experts, [layers, taken], and writes them to the file: whatever ends the program later, they
+    /// are there.
+    pub fn step<'a>(&mut self, tokens: impl Iterator<Item = (Kind, &'a [u16])>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let mut count = 0;
+        let written = tokens
+            .inspect(|_| count += 1)
+            .try_for_each(|(kind, picked)| self.recorder.token(kind, picked))
+            .and_then(|()| self.recorder.flush());
+        match written {
+            Ok(()) => self.tokens += count,
+            Err(error) => {
+                tracing::error!(%error, path = %self.path.display(), "the routing trace ends here");
+                self.failed = Some(error);
+            }
         }
     }
 
-    fn give_up(&mut self, error: &io::Error) {
-        tracing::error!(%error, path = %self.path.display(), "the routing trace ends here");
-        self.recorder = None;
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        if let Some(recorder) = &mut self.recorder
-            && let Err(error) = recorder.flush()
-        {
-            self.give_up(&error);
-        }
+    /// That and why the recording ended early, a sentence.
+    pub fn failure(&self) -> Option<String> {
+        let error = self.failed.as_ref()?;
+        Some(format!(
+            "The routing trace {} ends after {} tokens, for it could not be written: {error}.",
+            self.path.display(),
+            self.tokens
+        ))
     }
 }
 
@@ -388,14 +467,110 @@ mod tests {
         assert!(changed(15, 255).contains("are impossible"), "layers");
         assert!(changed(12, 0).contains("are impossible"), "no layers");
         assert!(changed(19, 255).contains("are impossible"), "experts");
+        let mut large = Trace::new(16, 1 << 16, 1);
+        large.push(Kind::First, &[0; 16]);
+        assert_eq!(Trace::read(&written(&large)[..]).unwrap(), large);
+        let mut bytes = written(&large);
+        bytes[12] += 1;
+        let error = Trace::read(&bytes[..]).unwrap_err().to_string();
+        assert!(error.contains("17 layers of 65536 experts"), "{error}");
         assert!(
             changed(20, 201).contains("are impossible"),
             "more than there are"
         );
-        assert!(changed(32, 3).contains("token 0 is of kind 3"));
+        assert!(changed(32, 4).contains("token 0 is of kind 4"));
         assert!(changed(38, 200).contains("token 1 goes to expert 200, and there are 200"));
         assert!(Trace::read(&bytes[..31]).is_err());
         assert!(Trace::read(&b""[..]).is_err());
+    }
+
+    #[test]
+    fn steps_are_what_was_computed_together() {
+        use Kind::{Chunk, Decode, First, Prefill};
+        let mut trace = Trace::new(1, 2, 1);
+        let kinds = [
+            First, Prefill, Prefill, Chunk, Prefill, Decode, Decode, First, Chunk, Prefill, Decode,
+        ];
+        kinds.iter().for_each(|kind| trace.push(*kind, &[0]));
+        let steps = trace.steps();
+        assert_eq!(steps, [0..3, 3..5, 5..6, 6..7, 7..8, 8..10, 10..11]);
+        // What was computed alone has nothing behind it.
+        let mut trace = Trace::new(1, 2, 1);
+        for kind in [Decode, Prefill, Prefill] {
+            trace.push(kind, &[0]);
+        }
+        assert_eq!(trace.steps(), [0..1, 1..3]);
+        assert!(Trace::new(1, 2, 1).steps().is_empty());
+    }
+
+    #[test]
+    fn a_trace_replaces_a_trace_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let record = |name: &str| {
+            let mut recording = Recording::new(&at(name), sample(256).shape, 5)?;
+            recording.step([(Kind::First, &[0u16, 1, 2, 3][..])].into_iter());
+            crate::Result::Ok(recording)
+        };
+        fs::write(at("empty"), b"").unwrap();
+        fs::write(at("older"), written(&sample(256))).unwrap();
+        for name in ["new", "empty", "older"] {
+            let recording = record(name).unwrap();
+            // Without waiting for its end.
+            let read = Trace::read(File::open(at(name)).unwrap()).unwrap();
+            assert_eq!((read.model, read.tokens(), read.cut), (5, 1, false));
+            assert_eq!(recording.failure(), None);
+        }
+        let precious: [&[u8]; 3] = [b"FSTv precious weights", b"FSTROUT", &[0; 100]];
+        for bytes in precious {
+            fs::write(at("model"), bytes).unwrap();
+            let error = record("model").err().unwrap().to_string();
+            assert!(error.contains("is a file of another kind"), "{error}");
+            assert_eq!(fs::read(at("model")).unwrap(), bytes);
+        }
+        let error = Recording::new(folder.path(), sample(256).shape, 0).err();
+        let error = error.unwrap().to_string();
+        assert!(error.contains("is not a regular file"), "{error}");
+        assert!(Recording::new(&at("none/file"), sample(256).shape, 0).is_err());
+    }
+
+    /// A file on a disk that is full after some bytes.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = bytes.len().min(self.0);
+            self.0 -= n;
+            match n {
+                0 => Err(io::ErrorKind::StorageFull.into()),
+                n => Ok(n),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_told_with_what_was_kept() {
+        // The header and two tokens of five bytes, then half of one.
+        let shape = sample(256).shape;
+        let path = Path::new("a trace");
+        let mut recording = Recording::to(path, Box::new(Full(32 + 12)), shape, 0).unwrap();
+        for _ in 0..2 {
+            recording.step([(Kind::First, &[0u16, 1, 2, 3][..])].into_iter());
+            assert_eq!(recording.failure(), None);
+        }
+        for _ in 0..2 {
+            recording.step([(Kind::Decode, &[0u16, 1, 2, 3][..])].into_iter());
+            let failure = recording.failure().unwrap();
+            assert!(
+                failure.starts_with("The routing trace a trace ends after 2 tokens, for"),
+                "{failure}"
+            );
+        }
+        assert!(Recording::to(path, Box::new(Full(31)), shape, 0).is_err());
     }
 
     proptest! {
