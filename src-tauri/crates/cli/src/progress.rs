@@ -13,7 +13,7 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// `12 % of 156.0 GB, 850.2 MB/s, 2 min 41 s left`, after a bar where a person watches.
+    /// `12 % of 156 GB, 850 MB/s, 2 min 41 s left`, after a bar where a person watches.
     pub fn line(&mut self, done: u64, all: u64) -> String {
         let percent = share(done, all);
         let mut text = format!("{percent} % of {}", fastar_fst::size(all));

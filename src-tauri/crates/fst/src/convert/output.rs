@@ -310,19 +310,20 @@ pub(crate) fn free_bytes(_folder: &Path) -> Option<u64> {
     None
 }
 
-/// Bytes for people, in decimal units as disks are sold.
+/// Bytes for people: exact below a thousand, then three digits in decimal units, as disks are sold.
 pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "bytes";
     for next in ["kB", "MB", "GB", "TB"] {
-        if value < 1000.0 {
+        // What would be rounded to 1000 is one of the next unit.
+        if value < 999.5 {
             break;
         }
         value /= 1000.0;
         unit = next;
     }
-    if unit == "bytes" {
-        format!("{bytes} bytes")
+    if unit == "bytes" || value >= 99.95 {
+        format!("{value:.0} {unit}")
     } else {
         format!("{value:.1} {unit}")
     }
@@ -332,6 +333,26 @@ pub fn size(bytes: u64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
+
+    #[test]
+    fn sizes_have_three_digits_and_the_unit_in_which_they_are_below_a_thousand() {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (999, "999 bytes"),
+            (1000, "1.0 kB"),
+            (99_949, "99.9 kB"),
+            (99_950, "100 kB"),
+            (999_499, "999 kB"),
+            (999_500, "1.0 MB"),
+            (999_999, "1.0 MB"),
+            (13_369_344, "13.4 MB"),
+            (167_000_000_000, "167 GB"),
+            (999_999_999_999, "1.0 TB"),
+            (u64::MAX, "18446744 TB"),
+        ] {
+            assert_eq!(size(bytes), text, "{bytes}");
+        }
+    }
 
     fn output(folder: &Path) -> Output {
         Output::prepare(&folder.join("m.fst"), &[]).unwrap()
@@ -344,7 +365,7 @@ mod tests {
         output.check_room(4096, 0).unwrap();
         output.check_room(u64::MAX, u64::MAX).unwrap();
         let error = output.check_room(u64::MAX, 0).unwrap_err().to_string();
-        assert!(error.contains("needs 18446744.1 TB"), "{error}");
+        assert!(error.contains("needs 18446744 TB"), "{error}");
         assert!(error.contains("free. Free some space"), "{error}");
     }
 
