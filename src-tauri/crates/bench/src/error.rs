@@ -25,6 +25,9 @@ pub enum Error {
     /// The system gives no threads.
     #[error("The threads to measure with could not be started: {0}.")]
     Threads(io::Error),
+    /// The system gives no memory.
+    #[error("There is no memory to measure with: {0}.")]
+    Memory(io::Error),
     /// The model file cannot be read past the system's cache.
     #[error("{} could not be read: {source}.", path.display())]
     Read {

@@ -1,5 +1,6 @@
 //! Random weights in every stored format, as fast as a disk takes them. Same seed, same bytes.
 
+use fastar_engine::routing;
 use fastar_fst::{Dtype, ExpertMatrix};
 use fastar_kernels::format::{E2M1, E4M3, f16};
 use fastar_kernels::mxfp4;
@@ -36,23 +37,20 @@ const E4M3_BITS: u8 = 0xBF;
 /// What a code of the power 2^0 is in e8m0.
 const E8M0_ONE: i32 = 127;
 
-/// SplitMix64 (Steele, Lea and Flood 2014): every seed gives a sequence of its own.
-pub(crate) struct Random(u64);
+/// Random numbers of a part of a model: every seed and part gives a sequence of its own.
+pub(crate) struct Random(routing::Random);
 
 impl Random {
     /// The sequence for the part with this number of a model with this seed.
     pub fn new(seed: u64, part: u64) -> Self {
-        let mut random = Self(seed);
-        Self(random.next() ^ part.wrapping_mul(0xD134_2543_DE82_EF95))
+        let of_model = routing::Random::new(seed).next();
+        let part = part.wrapping_mul(0xD134_2543_DE82_EF95);
+        Self(routing::Random::new(of_model ^ part))
     }
 
     #[inline]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     /// In [0, 1).

@@ -4,6 +4,7 @@
 //! model against each other in the same minutes, and against another engine by turns. Every share is a ratio of two things measured right
 //! after each other; nothing here is compared with a number of another day or machine.
 
+mod between;
 mod error;
 mod fill;
 mod generate;

@@ -12,8 +12,9 @@ use fastar_engine::{Engine, Options, Statistics};
 use fastar_fst::Container;
 use fastar_probe::{direct, machine, median};
 
+use crate::between::{Between, Search, Shared};
 use crate::peer::Test;
-use crate::report::{Bar, Line, Unit};
+use crate::report::{Bar, Line, Report, Unit};
 use crate::resident::Resident;
 use crate::{Error, Result};
 
@@ -21,8 +22,8 @@ use crate::{Error, Result};
 const SHORT_PROMPT: usize = 32;
 /// Tokens that are measured once the cache is full.
 const MEASURED: usize = 48;
-/// How often the size of the cache is guessed.
-const TRIES: usize = 3;
+/// How many sizes of the cache are tried for balance.
+const TRIES: usize = 6;
 
 /// What is measured, and with what.
 pub(crate) struct Paged<'a> {
@@ -37,16 +38,14 @@ pub(crate) struct Paged<'a> {
 }
 
 impl Paged<'_> {
-    /// The lines of all parts.
-    pub fn lines(&self, says: &mut dyn FnMut(&str)) -> Result<Vec<Line>> {
-        let mut lines = Vec::new();
+    /// Adds the lines of all parts to a report.
+    pub fn lines(&self, report: &mut Report, says: &mut dyn FnMut(&str)) -> Result<()> {
         says("Measuring the first token from a cold start");
-        lines.push(self.cold()?);
+        report.lines.push(self.cold()?);
         says("Measuring a prompt that comes from the disk");
-        self.streaming(&mut lines)?;
+        self.streaming(&mut report.lines)?;
         says("Measuring answers with disk and processor equally busy");
-        self.balanced(&mut lines)?;
-        Ok(lines)
+        self.balanced(report)
     }
 
     fn options(&self, cache_bytes: u64, without_guesses: bool) -> Options {
@@ -60,7 +59,7 @@ impl Paged<'_> {
 
     /// From the opening of a file of which nothing is in memory to the first token, against reading what every token reads.
     fn cold(&self) -> Result<Line> {
-        let before = (self.disk)()?;
+        let disk = (self.disk)()?;
         direct::forget(self.path).map_err(|source| Error::Read {
             path: self.path.to_owned(),
             source,
@@ -69,8 +68,8 @@ impl Paged<'_> {
         let engine = Engine::open(self.path, &self.options(0, true))?;
         engine.session().decode(0)?;
         let seconds = start.elapsed().as_secs_f64();
-        let dense = engine.facts().memory.dense_bytes as f64 / 1e9;
-        let least = dense / ((before + (self.disk)()?) / 2.0);
+        let disk = (disk + (self.disk)()?) / 2.0;
+        let least = engine.facts().memory.dense_bytes as f64 / 1e9 / disk;
         let line = Line::plain(
             "cold",
             "First token from a cold start",
@@ -91,15 +90,14 @@ impl Paged<'_> {
             let disk = (self.disk)()?;
             let (before, busy) = (counted(&paged)?, machine::thread_seconds("pager-"));
             let seconds = paged.seconds(Test::Prompt(SHORT_PROMPT), self.stop)?;
-            let (after, busy) = (counted(&paged)?, machine::thread_seconds("pager-") - busy);
+            let busy = machine::thread_seconds("pager-") - busy;
+            let between = Between::new(&before, &counted(&paged)?);
             let disk = (disk + (self.disk)()?) / 2.0;
-            let read = (after.demand_bytes - before.demand_bytes) as f64 / 1e9;
-            let missed = (after.misses - before.misses) * after.expert_bytes;
             rounds.push((
-                read / seconds,
+                between.read() / seconds,
                 disk,
-                busy / read,
-                read * 1e9 / missed as f64,
+                busy / between.read(),
+                between.read_of_needed(),
             ));
         }
         let middle = |of: fn(&(f64, f64, f64, f64)) -> f64| median(rounds.iter().map(of));
@@ -127,62 +125,105 @@ impl Paged<'_> {
     }
 
     /// Answers with a cache of a size with which reading what is missing takes about as long as computing.
-    fn balanced(&self, lines: &mut Vec<Line>) -> Result<()> {
+    fn balanced(&self, report: &mut Report) -> Result<()> {
         let experts = Experts::of(self.path)?;
-        let computing = self.resident * MEASURED as f64;
-        let mut missing = experts.missing(self.resident * (self.disk)()? * 1e9);
-        let mut tries = 0;
-        let (paged, before, after, seconds, reading) = loop {
-            let slots = (experts.all as f64 * (1.0 - missing)) as u64;
-            let options = self.options(slots * experts.slot_bytes(), false);
-            let mut paged = Resident::cold(self.path, &options)?;
-            paged.seconds(Test::Answer(2 * MEASURED), self.stop)?;
-            let (disk, before) = ((self.disk)()?, counted(&paged)?);
-            let seconds = paged.seconds(Test::Answer(MEASURED), self.stop)?;
-            let after = counted(&paged)?;
-            let disk = (disk + (self.disk)()?) / 2.0;
-            // What was read for nothing is no reason to be slower.
-            let needed = |s: &Statistics| s.misses + s.late + s.useful;
-            let bytes = (needed(&after) - needed(&before)) * experts.record;
-            let reading = bytes as f64 / 1e9 / disk;
-            tries += 1;
-            if tries == TRIES || (0.8..1.25).contains(&(reading / computing)) {
-                break (paged, before, after, seconds, reading);
+        let mut search = Search::new(experts.fewest, experts.all);
+        // If each expert is taken as often. Popular ones are in memory sooner than others, so the first guess is wrong.
+        let missing = experts.missing(self.resident * (self.disk)()? * 1e9);
+        let mut slots = search.nearest((experts.all as f64 * (1.0 - missing)) as u64);
+        let mut best: Option<Answered> = None;
+        for _ in 0..TRIES {
+            let Some(now) = slots else { break };
+            let answered = self.answered(now, &experts)?;
+            let ratio = answered.shared.ratio();
+            if best
+                .as_ref()
+                .is_none_or(|best| answered.shared.distance() < best.shared.distance())
+            {
+                best = Some(answered);
             }
-            // Experts that are popular are in memory sooner than others, so a guess is wrong at first.
-            missing = (missing * (computing / reading).clamp(0.25, 4.0)).clamp(0.01, 1.0);
-        };
-        let since = |of: fn(&Statistics) -> u64| (of(&after) - of(&before)) as f64;
-        let bytes = experts.record as f64;
-        let least = reading.max(computing);
-        let name =
-            format!("{MEASURED} tokens; alone, computing {computing:.1} s, reading {reading:.1} s");
-        lines.push(
-            Line::plain("pager.overlap", name, seconds, Unit::Seconds)
-                .of(least, seconds / least)
-                .bar(Bar::most(1.3, Some(1.15))),
-        );
-        let wasted = since(|s| s.wasted) * bytes / since(|s| s.demand_bytes).max(bytes);
-        let name = "Bytes read ahead for nothing over those that were waited for";
-        lines.push(
-            Line::plain("pager.wasted", name, wasted, Unit::Ratio).bar(Bar::most(0.25, Some(0.15))),
-        );
-
-        if let Some(resident) = machine::resident_bytes() {
-            let known = paged.planned_bytes() as f64;
-            let line = Line::plain("memory.used", "Memory in use", resident as f64, Unit::Bytes);
-            lines.push(
-                line.of(known, resident as f64 / known)
-                    .bar(Bar::most(1.03, None)),
-            );
+            slots = match best.as_ref().is_some_and(|best| best.shared.is_balanced()) {
+                true => None,
+                false => search.next(now, ratio),
+            };
+        }
+        match best {
+            Some(best) => best.tell(report, experts.all),
+            None => report.notes.push(
+                "Disk and processor were not measured together: the model has too few experts."
+                    .into(),
+            ),
         }
         Ok(())
+    }
+
+    /// One such measurement.
+    fn answered(&self, slots: u64, experts: &Experts) -> Result<Answered> {
+        let options = self.options(slots * experts.slot_bytes(), false);
+        let mut paged = Resident::cold(self.path, &options)?;
+        paged.seconds(Test::Answer(2 * MEASURED), self.stop)?;
+        let (disk, before) = ((self.disk)()?, counted(&paged)?);
+        let seconds = paged.seconds(Test::Answer(MEASURED), self.stop)?;
+        let between = Between::new(&before, &counted(&paged)?);
+        let disk = (disk + (self.disk)()?) / 2.0;
+        Ok(Answered {
+            slots,
+            shared: Shared {
+                seconds,
+                computing: self.resident * MEASURED as f64,
+                reading: between.needed() / disk,
+            },
+            wasted: between.wasted(),
+            memory: machine::resident_bytes().map(|now| (now, paged.planned_bytes())),
+        })
+    }
+}
+
+/// Answers with some of the experts in memory.
+struct Answered {
+    slots: u64,
+    shared: Shared,
+    wasted: f64,
+    /// Bytes in use, and those that are accounted for.
+    memory: Option<(u64, u64)>,
+}
+
+impl Answered {
+    fn tell(&self, report: &mut Report, all: u64) {
+        let (slots, shared) = (self.slots, &self.shared);
+        let (computing, reading) = (shared.computing, shared.reading);
+        let name =
+            format!("{MEASURED} tokens; alone, computing {computing:.1} s, reading {reading:.1} s");
+        let line = Line::plain("pager.overlap", name, shared.seconds, Unit::Seconds)
+            .of(shared.least(), shared.share());
+        report.lines.push(match shared.is_balanced() {
+            true => line.bar(Bar::most(1.3, Some(1.15))),
+            false => line,
+        });
+        if !shared.is_balanced() {
+            report.notes.push(format!(
+                "No size of the cache made disk and processor equally busy (the nearest, {slots} of {all} experts: reading {reading:.1} s, computing {computing:.1} s), so how well they go on at once cannot be told here."
+            ));
+        }
+        let name = "Bytes read ahead for nothing over those that were waited for";
+        report.lines.push(
+            Line::plain("pager.wasted", name, self.wasted, Unit::Ratio)
+                .bar(Bar::most(0.25, Some(0.15))),
+        );
+        if let Some((used, known)) = self.memory.map(|(a, b)| (a as f64, b as f64)) {
+            let line = Line::plain("memory.used", "Memory in use", used, Unit::Bytes);
+            report
+                .lines
+                .push(line.of(known, used / known).bar(Bar::most(1.03, None)));
+        }
     }
 }
 
 /// The experts of a model.
 struct Experts {
     all: u64,
+    /// Without which no token can be computed.
+    fewest: u64,
     /// Of which a token takes so many, in all layers.
     taken: u64,
     record: u64,
@@ -195,6 +236,7 @@ impl Experts {
         let used = container.config()["num_experts_per_tok"].as_u64();
         Ok(Self {
             all: (layers * experts) as u64,
+            fewest: used.unwrap_or(1),
             taken: layers as u64 * used.unwrap_or(1),
             record: container.expert_layout().bytes as u64,
         })
@@ -245,6 +287,7 @@ mod tests {
     fn as_many_experts_are_missing_as_leave_a_token_that_much_to_read() {
         let experts = Experts {
             all: 192,
+            fewest: 6,
             taken: 36,
             record: 1000,
         };
@@ -253,6 +296,39 @@ mod tests {
         assert_eq!(experts.missing(0.0), 0.0);
         assert_eq!(experts.missing(1e9), 1.0);
         assert_eq!(experts.slot_bytes(), 4096);
+    }
+
+    #[test]
+    fn without_balance_there_is_no_bar_but_a_note() {
+        let told = |reading| {
+            let mut report = Report::example();
+            (report.lines, report.notes) = Default::default();
+            let answered = Answered {
+                slots: 9,
+                shared: Shared {
+                    seconds: 3.0,
+                    computing: 2.0,
+                    reading,
+                },
+                wasted: 0.1,
+                memory: Some((103, 100)),
+            };
+            answered.tell(&mut report, 192);
+            report
+        };
+        let balanced = told(2.4);
+        assert_eq!(balanced.lines[0].share, Some(1.25));
+        assert!(balanced.lines[0].bar.is_some() && balanced.notes.is_empty());
+        assert_eq!(balanced.lines[2].share, Some(1.03));
+        let other = told(0.5);
+        assert_eq!(other.lines[0].share, Some(1.5));
+        assert_eq!(other.lines[0].bar, None);
+        assert!(
+            other.notes[0]
+                .contains("the nearest, 9 of 192 experts: reading 0.5 s, computing 2.0 s"),
+            "{:?}",
+            other.notes
+        );
     }
 
     #[test]

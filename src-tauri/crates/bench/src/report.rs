@@ -257,11 +257,10 @@ impl Report {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report() -> Report {
-        Report {
+impl Report {
+    /// One with a line of each kind.
+    pub fn example() -> Self {
+        Self {
             about: About {
                 processor: "Example CPU".into(),
                 threads: 2,
@@ -284,6 +283,11 @@ mod tests {
             notes: vec!["The disk was not measured.".into()],
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn the_table_is_read_from_top_to_bottom() {
@@ -297,12 +301,12 @@ Writing an answer  14.25 tokens/s  17.00 tokens/s   84 %
 Processor time              0.120
 The disk was not measured.
 ";
-        assert_eq!(report().table(false), expected);
+        assert_eq!(Report::example().table(false), expected);
     }
 
     #[test]
     fn developers_see_the_bars() {
-        let table = report().table(true);
+        let table = Report::example().table(true);
         assert!(
             table.contains("84 %  0.838; bar 0.8 (0.9): reached\n"),
             "{table}"

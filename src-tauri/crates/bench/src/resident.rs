@@ -71,6 +71,12 @@ impl Resident {
         memory.slots >= memory.experts
     }
 
+    /// How many experts there is room for, in words.
+    pub fn experts_in_memory(&self) -> String {
+        let memory = &self.engine.facts().memory;
+        format!("{} of {} experts", memory.slots, memory.experts)
+    }
+
     /// Bytes of the weights that are always in memory, of slots for experts, and of what the session keeps.
     pub fn planned_bytes(&self) -> u64 {
         let memory = &self.engine.facts().memory;

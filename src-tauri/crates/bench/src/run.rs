@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastar_kernels::dispatch::{self, Level};
+use fastar_kernels::processors::Processors;
 use fastar_probe::products::{Format, Round, Sample};
-use fastar_probe::{Threads, direct, machine, median};
+use fastar_probe::{Memory, Threads, direct, machine, median};
 
 use crate::paged::{Paged, hit_rates};
 use crate::peer::{self, Speed, Test};
@@ -57,7 +58,7 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Rounds of each line, of which the median is told.
     pub rounds: usize,
-    /// A peer's benchmark command, and how many pairs are run with it.
+    /// A peer's benchmark command, and how many pairs are run with it where the group is wanted.
     pub peer: Option<(String, usize)>,
 }
 
@@ -101,7 +102,7 @@ pub fn run(
     let threads = match (&resident, options.threads) {
         (Some(resident), _) => resident.threads,
         (None, Some(threads)) => threads,
-        (None, None) => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        (None, None) => Processors::find().threads(),
     };
     let level = dispatch::level();
     let mut run = Run {
@@ -125,11 +126,12 @@ pub fn run(
             notes: Vec::new(),
         },
     };
-    let mut data = Vec::new();
-    if wanted(Group::Machine) || wanted(Group::Kernels) || resident.is_some() {
-        machine::reserve_huge(&mut data, PRODUCT_BYTES);
-        data.resize(PRODUCT_BYTES, 1);
-    }
+    let is_read = [Group::Machine, Group::Kernels, Group::Model]
+        .into_iter()
+        .any(wanted);
+    let mut data = Memory::new(if is_read { PRODUCT_BYTES } else { 0 }).map_err(Error::Memory)?;
+    // What was never written is not read from memory.
+    data.fill(1);
     if wanted(Group::Machine) {
         says("Measuring memory and arithmetic");
         run.machine(&data)?;
@@ -146,7 +148,9 @@ pub fn run(
         run.model(resident, &data)?;
     }
     drop(data);
-    if let (Some(resident), Some((command, pairs))) = (&mut resident, &options.peer) {
+    if let (Some(resident), Some((command, pairs))) = (&mut resident, &options.peer)
+        && wanted(Group::Peer)
+    {
         run.peer(resident, command, *pairs, says)?;
     }
     if let (Some(path), Some(resident)) = (model.filter(|_| wanted(Group::Pager)), resident) {
@@ -308,8 +312,7 @@ impl Run<'_> {
             disk: &|| disk.rate(),
             resident: 1.0 / median(rates),
         };
-        self.report.lines.extend(paged.lines(says)?);
-        Ok(())
+        paged.lines(&mut self.report, says)
     }
 
     fn kernels(&mut self, data: &mut [u8], says: &mut dyn FnMut(&str)) -> Result<()> {
@@ -359,16 +362,13 @@ impl Run<'_> {
             let limit = (before + after) / 2.0 / per_token;
             Ok(Round { done, limit })
         })?;
-        let decode = line(
-            "decode".into(),
-            "Writing an answer".into(),
-            &rounds,
-            Unit::Tokens,
-        );
+        let partly = (!resident.in_memory()).then(|| resident.experts_in_memory());
+        let (decode, note) = answers(&rounds, partly.as_deref());
+        self.report.notes.extend(note);
         let rates = self.rounds(|| resident.rate(Test::Prompt(PROMPT), self.stop))?;
         let name = format!("Reading a prompt of {PROMPT} tokens");
         self.report.lines.extend([
-            decode.bar(Bar::least(0.8, 0.9)),
+            decode,
             Line::plain("prefill", name, median(rates), Unit::Tokens),
         ]);
         Ok(())
@@ -451,9 +451,49 @@ const PRODUCTS: [(Format, &str, &str, Option<Bar>); 4] = [
     (Format::Bf16, "bf16", "BF16 weights", None),
 ];
 
+/// The line of answers. Where only part of the experts is in memory (so many, in words) an answer waits for the disk too: that is no measure of
+/// how near the arithmetic comes to memory, and a note says so.
+fn answers(rounds: &[Round], partly: Option<&str>) -> (Line, Option<String>) {
+    let whole = line(
+        "decode".into(),
+        "Writing an answer".into(),
+        rounds,
+        Unit::Tokens,
+    );
+    let Some(some) = partly else {
+        return (whole.bar(Bar::least(0.8, 0.9)), None);
+    };
+    let note = format!(
+        "Only {some} fit into memory, so an answer waits for the disk as well and is not set beside what memory allows."
+    );
+    let alone = Line::plain(whole.id, whole.name, whole.value, whole.unit);
+    (alone, Some(note))
+}
+
 /// The line of some rounds.
 fn line(id: String, name: String, rounds: &[Round], unit: Unit) -> Line {
     let middle = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
     Line::plain(id, name, middle(|r| r.done), unit)
         .of(middle(|r| r.limit), middle(|r| r.done / r.limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_waits_for_the_disk_is_not_set_beside_memory() {
+        let round = |done, limit| Round { done, limit };
+        let rounds = [round(8.0, 10.0), round(9.0, 10.0), round(6.0, 6.0)];
+        let (line, note) = answers(&rounds, None);
+        assert_eq!(
+            (line.value, line.limit, line.share),
+            (8.0, Some(10.0), Some(0.9))
+        );
+        assert!(line.bar.is_some() && note.is_none());
+        let (line, note) = answers(&rounds, Some("5 of 192 experts"));
+        assert_eq!((line.value, line.limit, line.share), (8.0, None, None));
+        assert_eq!(line.bar, None);
+        assert!(note.is_some_and(|note| note.starts_with("Only 5 of 192 experts fit into memory")));
+    }
 }

@@ -9,6 +9,7 @@ use fastar_kernels::dispatch::{self, Level};
 use crate::arguments::{BenchOptions, DenseFormat, InstructionSet};
 use crate::failure::Failure;
 use crate::progress::Speed;
+use crate::temporary::Temporary;
 use crate::terminal::{Answers, Progress};
 use crate::{interrupt, terminal};
 
@@ -65,62 +66,72 @@ fn measure(
             "What should be compared with? Give --peer COMMAND.".into(),
         ));
     }
-    // Goes away with what is in it when this function ends.
-    let mut _folder = None;
-    let needs_model = groups.iter().any(|group| group.needs_model());
-    let model = match &options.model {
-        _ if !needs_model => None,
-        Some(file) => Some(file.clone()),
-        None => {
-            let (file, folder) = place(options)?;
-            _folder = folder;
-            make(options, &file, stop, progress)?;
-            if options.keep {
-                terminal::note(&format!("fastar: The model stays at {}.", file.display()));
-            }
-            Some(file)
-        }
-    };
-    let options = Options {
+    if options.peer.is_some() && !groups.contains(&Group::Peer) {
+        return Err(Failure::Usage(
+            "--peer has no effect with this --only; add --only peer, or leave --peer out.".into(),
+        ));
+    }
+    let measured = Options {
         groups,
         threads: options.threads,
         rounds: options.rounds,
         peer: options.peer.clone().map(|command| (command, options.pairs)),
     };
-    let mut says = |text: &str| progress.show_now(text);
-    Ok(fastar_bench::run(
-        model.as_deref(),
-        &options,
-        stop,
-        &mut says,
-    )?)
+    let needs_model = measured.groups.iter().any(|group| group.needs_model());
+    match &options.model {
+        _ if !needs_model => run(None, &measured, stop, progress),
+        Some(file) => run(Some(file), &measured, stop, progress),
+        None if options.keep => {
+            let file = kept(options)?;
+            make(options, &file, stop, progress)?;
+            terminal::note(&format!("fastar: The model stays at {}.", file.display()));
+            run(Some(&file), &measured, stop, progress)
+        }
+        None => {
+            let folder = Temporary::new(&folder(options))?;
+            let path = folder.path().to_owned();
+            interrupt::removes(&path, || {
+                let file = path.join(name(options));
+                let report = make(options, &file, stop, progress)
+                    .and_then(|()| run(Some(&file), &measured, stop, progress));
+                drop(folder);
+                report
+            })
+        }
+    }
 }
 
-/// Where the model is made: a new folder that goes away again, unless it is to be kept.
-fn place(options: &BenchOptions) -> Result<(PathBuf, Option<tempfile::TempDir>), Failure> {
-    let folder = options.folder.clone().unwrap_or_else(on_the_disk);
-    let name = match options.dense {
+fn run(
+    model: Option<&Path>,
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> Result<Report, Failure> {
+    let mut says = |text: &str| progress.show_now(text);
+    Ok(fastar_bench::run(model, options, stop, &mut says)?)
+}
+
+fn name(options: &BenchOptions) -> String {
+    match options.dense {
         DenseFormat::Fp8 => format!("{}-fp8.fst", options.shape),
         DenseFormat::Q8 => format!("{}-q8_0.fst", options.shape),
-    };
-    if options.keep {
-        let file = folder.join(name);
-        if file.exists() {
-            let file = file.display();
-            return Err(Failure::Error(format!(
-                "{file} is there already; measure it with --model, or remove it."
-            )));
-        }
-        return Ok((file, None));
     }
-    let temporary = tempfile::Builder::new()
-        .prefix("fastar-bench-")
-        .tempdir_in(&folder)
-        .map_err(|e| {
-            let folder = folder.display();
-            Failure::Error(format!("No folder could be made in {folder}: {e}."))
-        })?;
-    Ok((temporary.path().join(name), Some(temporary)))
+}
+
+fn folder(options: &BenchOptions) -> PathBuf {
+    options.folder.clone().unwrap_or_else(on_the_disk)
+}
+
+/// Where a model is made that is to stay.
+fn kept(options: &BenchOptions) -> Result<PathBuf, Failure> {
+    let file = folder(options).join(name(options));
+    match file.exists() {
+        true => Err(Failure::Error(format!(
+            "{} is there already; measure it with --model, or remove it.",
+            file.display()
+        ))),
+        false => Ok(file),
+    }
 }
 
 /// The usual folder for temporary files is in memory on many systems, and a model is large.

@@ -18,6 +18,7 @@ mod progress;
 mod prompt;
 mod serve;
 mod simulate;
+mod temporary;
 mod terminal;
 mod tools;
 

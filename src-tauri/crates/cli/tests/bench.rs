@@ -5,15 +5,51 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
-use common::{Ended, fastar, refused, run, signal, text};
+use common::{Ended, fastar, refused, run, signal, signal_if_there, text};
 use serde_json::Value;
+
+/// Far longer than anything here takes; only so that a defect ends.
+const LONGEST: Duration = Duration::from_secs(300);
 
 const TINY: [&str; 8] = [
     "bench", "--shape", "tiny", "--only", "model", "--rounds", "1", "--folder",
 ];
+
+/// Runs it and reads the report.
+fn report(arguments: &[&str]) -> Value {
+    let ended = run(&[&["bench", "--json"], arguments].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+/// The lines' names for programs.
+fn ids(report: &Value) -> Vec<&str> {
+    let lines = report["lines"].as_array().unwrap();
+    lines.iter().map(|l| l["id"].as_str().unwrap()).collect()
+}
+
+/// Starts it and waits until it has begun to make a model.
+fn making(folder: &Path, rounds: &str) -> Child {
+    let tiny = ["bench", "--shape", "tiny", "--only", "model"];
+    let child = fastar(&[&tiny[..], &["--rounds", rounds, "--folder", text(folder)]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let made = || {
+        let inside = fs::read_dir(folder).ok()?.next()?.ok()?.path();
+        inside.join("tiny-fp8.fst").exists().then_some(())
+    };
+    let start = Instant::now();
+    while made().is_none() {
+        assert!(start.elapsed() < LONGEST, "no model was made");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
 
 fn left_in(folder: &Path) -> usize {
     fs::read_dir(folder).unwrap().count()
@@ -22,21 +58,14 @@ fn left_in(folder: &Path) -> usize {
 #[test]
 fn a_model_is_made_measured_and_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let ended = run(&[
-        &TINY[..],
-        &[text(folder.path()), "--json", "--threads", "2"],
-    ]
-    .concat());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let report = report(&[&TINY[1..], &[text(folder.path()), "--threads", "2"]].concat());
     assert_eq!(left_in(folder.path()), 0);
-
-    let report: Value = serde_json::from_str(&ended.out).unwrap();
     let about = &report["about"];
     assert_eq!(about["threads"], 2);
     assert_eq!(about["model"]["name"], "tiny-fp8.fst");
+    assert_eq!(ids(&report), ["decode", "prefill"]);
+    assert_eq!(report["notes"].as_array().unwrap().len(), 0);
     let lines = report["lines"].as_array().unwrap();
-    let ids: Vec<&str> = lines.iter().map(|l| l["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["decode", "prefill"]);
     for line in lines {
         assert_eq!(line["unit"], "tokens/s");
         assert!(line["value"].as_f64().unwrap() > 0.0, "{line}");
@@ -90,23 +119,10 @@ fn a_kept_model_stays_and_can_be_measured_again() {
 #[test]
 fn what_cannot_be_told_of_a_small_model_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = [
-        "bench",
-        "--shape",
-        "tiny",
-        "--only",
-        "pager",
-        "--json",
-        "--folder",
-        text(folder.path()),
-    ];
-    let ended = run(&arguments);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let tiny = ["--shape", "tiny", "--only", "pager", "--folder"];
+    let report = report(&[&tiny[..], &[text(folder.path())]].concat());
     // How often experts are found in memory is computed from a trace; the rest needs a disk that has something to do.
-    let lines = report["lines"].as_array().unwrap();
-    let ids: Vec<&str> = lines.iter().map(|l| l["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["pager.hits.33", "pager.hits.10"]);
+    assert_eq!(ids(&report), ["pager.hits.33", "pager.hits.10"]);
     let note = report["notes"][0].as_str().unwrap();
     assert!(note.starts_with("The pager was not measured: "), "{note}");
 }
@@ -114,25 +130,7 @@ fn what_cannot_be_told_of_a_small_model_is_said() {
 #[test]
 fn ctrl_c_takes_the_model_away() {
     let folder = tempfile::tempdir().unwrap();
-    let rounds = ["--rounds", "1000000"];
-    let arguments: Vec<&str> = TINY[..5]
-        .iter()
-        .copied()
-        .chain(rounds)
-        .chain(["--folder", text(folder.path())])
-        .collect();
-    let child = fastar(&arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let made = || {
-        let inside = fs::read_dir(folder.path()).ok()?.next()?.ok()?.path();
-        inside.join("tiny-fp8.fst").exists().then_some(())
-    };
-    while made().is_none() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let child = making(folder.path(), "1000000");
     signal(&child, "INT");
     let ended: Ended = child.wait_with_output().unwrap().into();
     assert_eq!(ended.code, Some(130), "{ended:?}");
@@ -141,26 +139,65 @@ fn ctrl_c_takes_the_model_away() {
 }
 
 #[test]
+fn an_impatient_ctrl_c_takes_the_model_away_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = making(folder.path(), "1000000");
+    // The second one comes before, while or after the work stops: whichever it is, nothing is left.
+    signal(&child, "INT");
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < LONGEST, "it goes on");
+        signal_if_there(&child, "INT");
+    }
+    let ended: Ended = child.wait_with_output().unwrap().into();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert_eq!(left_in(folder.path()), 0);
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_the_next_and_what_is_in_use_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut killed = making(folder.path(), "1000000");
+    signal(&killed, "KILL");
+    killed.wait().unwrap();
+    assert_eq!(left_in(folder.path()), 1);
+    // Not ours, whatever its name.
+    let other = folder.path().join("fastar-bench-other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("file"), "x").unwrap();
+    let arguments = [&TINY[..], &[text(folder.path())]].concat();
+    let ended = run(&arguments);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.err.contains("which a run that was killed had left"),
+        "{ended:?}"
+    );
+    assert!(other.join("file").exists());
+    assert_eq!(left_in(folder.path()), 1);
+    fs::remove_dir_all(&other).unwrap();
+
+    let running = making(folder.path(), "1000000");
+    let ended = run(&arguments);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.err, "");
+    assert_eq!(left_in(folder.path()), 1);
+    signal(&running, "INT");
+    running.wait_with_output().unwrap();
+    assert_eq!(left_in(folder.path()), 0);
+}
+
+#[test]
 fn a_peer_is_run_by_turns() {
     let folder = tempfile::tempdir().unwrap();
     let peer = "printf '| test | t/s |\\n| pp16 | 40.0 ± 1.0 |\\n| tg4 | 8.0 ± 0.5 |\\n'";
-    let arguments = [
-        "bench",
-        "--shape",
-        "tiny",
-        "--only",
-        "peer",
-        "--pairs",
-        "3",
-        "--json",
-        "--peer",
-        peer,
-        "--folder",
-        text(folder.path()),
-    ];
-    let ended = run(&arguments);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let tiny = ["--shape", "tiny", "--only", "peer", "--pairs", "3"];
+    let report = report(
+        &[
+            &tiny[..],
+            &["--peer", peer, "--folder", text(folder.path())],
+        ]
+        .concat(),
+    );
     let lines = report["lines"].as_array().unwrap();
     let find = |id: &str| lines.iter().find(|line| line["id"] == id).unwrap();
     for (id, theirs) in [("peer.prompt", 40.0), ("peer.answer", 8.0)] {
@@ -221,6 +258,8 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         &["bench", "--shape", "flash7L"][..],
         &["bench", "--only", "everything"],
         &["bench", "--only", "peer"],
+        &["bench", "--only", "model", "--peer", "exit 3"],
+        &["bench", "--only", "kernels", "--peer", "exit 3"],
         &["bench", "--rounds", "0"],
         &["bench", "--pairs", "3"],
         &["bench", "--level", "sse9"],

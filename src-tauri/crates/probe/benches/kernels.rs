@@ -7,8 +7,9 @@
 use std::time::Instant;
 
 use fastar_kernels::dispatch::{self, Level};
+use fastar_kernels::processors::Processors;
 use fastar_probe::products::{COLUMNS, Format, GEMM_ROWS, Round, Sample};
-use fastar_probe::{Threads, machine, median};
+use fastar_probe::{Memory, Threads, median};
 
 struct Options {
     rounds: usize,
@@ -19,7 +20,7 @@ struct Options {
 
 fn main() {
     let options = options();
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let threads = Processors::find().threads();
     let start = Instant::now();
     let level = dispatch::level();
     println!(
@@ -31,10 +32,11 @@ fn main() {
         options.rounds
     );
     // One buffer for everything, filled anew for each format.
-    let mut data = Vec::new();
     let bytes = options.bytes.max(GEMM_ROWS * Format::F32.row_bytes());
-    machine::reserve_huge(&mut data, bytes);
-    data.resize(bytes, 0);
+    let mut data = match Memory::new(bytes) {
+        Ok(memory) => memory,
+        Err(error) => return println!("There is no memory of {bytes} bytes: {error}."),
+    };
     let teams: Vec<_> = [1, threads]
         .into_iter()
         .filter_map(|threads| Threads::new(threads).ok())

@@ -1,10 +1,14 @@
 //! Reading a file past the system's cache: what its disk can do at most for someone who reads pieces of it in any order.
+//!
+//! The engine has its own way of reading, and this is not it on purpose: a limit that went through the code that is measured would fall with it.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+
+use crate::Memory;
 
 /// What places, lengths and memory of direct reads must be multiples of.
 pub const ALIGNMENT: usize = 4096;
@@ -57,8 +61,8 @@ pub fn forget(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads `length` bytes at each of `places` in order, with so many threads that each wait for one read at a time. Places and length are
-/// multiples of [`ALIGNMENT`].
+/// Reads `length` bytes at each of `places` in order, with so many threads that each wait for one read at a time, into memory of the kind a
+/// reader has who is in a hurry. Places and length are multiples of [`ALIGNMENT`].
 ///
 /// # Errors
 /// When a read fails or the file ends before.
@@ -69,8 +73,7 @@ pub fn read(file: &File, places: &[u64], length: usize, threads: usize) -> io::R
         let readers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| -> io::Result<()> {
-                    // Pages of its own, given back at once: nothing of a measurement stays in the memory that is measured next.
-                    let mut piece = memmap2::MmapMut::map_anon(length)?;
+                    let mut piece = Memory::new(length)?;
                     while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
                         read_exact_at(file, &mut piece, *place)?;
                     }

@@ -6,9 +6,11 @@
 
 pub mod direct;
 pub mod machine;
+mod memory;
 pub mod products;
 mod threads;
 
+pub use memory::Memory;
 pub use threads::Threads;
 
 /// The middle of some numbers, the upper one of two. Not a number when there are none.

@@ -4,9 +4,11 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
+use fastar_kernels::processors::{Processors, stay_on};
 use fastar_kernels::team::Team;
 
-/// Threads that each stay on a processor of their own: two that take turns on one tell nothing about two.
+/// Threads where an engine with as many has its own: as long as there are no more of them than cores, each stays on a core of its own. What they
+/// can do at most is then a limit for the engine.
 pub struct Threads(Team);
 
 impl Threads {
@@ -15,7 +17,17 @@ impl Threads {
     /// # Errors
     /// When the system gives no more threads.
     pub fn new(count: usize) -> io::Result<Self> {
-        Team::new(count, count, stay_on).map(Self)
+        Self::on(Processors::find(), count)
+    }
+
+    fn on(processors: Processors, count: usize) -> io::Result<Self> {
+        let at_once = processors.affordable(processors.allowed);
+        let begin = move |thread| {
+            if let Some(processor) = processors.place(thread, count) {
+                stay_on(processor);
+            }
+        };
+        Team::new(count, at_once, begin).map(Self)
     }
 
     /// How many.
@@ -42,23 +54,34 @@ impl fmt::Display for Threads {
     }
 }
 
-/// Keeps the calling thread on one of the processors this process may use.
-fn stay_on(thread: usize) {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-        let Ok(allowed) = sched_getaffinity(None) else {
-            return;
-        };
-        let mut processors = (0..CpuSet::MAX_CPU).filter(|p| allowed.is_set(*p));
-        if let Some(processor) = processors.nth(thread) {
-            let mut one = CpuSet::new();
-            one.set(processor);
-            if let Err(error) = sched_setaffinity(None, &one) {
-                tracing::debug!(%error, "a thread cannot be kept on one processor");
-            }
-        }
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Processors the calling thread may run on, as the system writes them.
+    fn allowed() -> String {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status
+            .lines()
+            .find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+        line.unwrap().trim().to_owned()
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = thread;
+
+    #[test]
+    fn a_thread_stays_on_the_first_core_of_the_engine_whichever_number_it_has() {
+        let mut processors = Processors::find();
+        // Fast cores need not have the lowest numbers.
+        processors.cores.reverse();
+        let first = processors.cores[0].to_string();
+        let seen = std::sync::Mutex::new(String::new());
+        let threads = Threads::on(processors.clone(), 1).unwrap();
+        threads.seconds(|| *seen.lock().unwrap() = allowed());
+        assert_eq!(*seen.lock().unwrap(), first);
+        // More than there are cores go where they like.
+        let free = allowed();
+        let threads = Threads::on(processors.clone(), processors.cores.len() + 1).unwrap();
+        threads.seconds(|| *seen.lock().unwrap() = allowed());
+        assert_eq!(*seen.lock().unwrap(), free);
+    }
 }

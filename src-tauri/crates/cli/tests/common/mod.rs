@@ -87,6 +87,15 @@ pub fn signal(child: &Child, name: &str) {
     assert!(sent.success());
 }
 
+/// The same for a program that may have ended meanwhile and was not waited for yet.
+pub fn signal_if_there(child: &Child, name: &str) {
+    let _ = Command::new("kill")
+        .args([&format!("-{name}"), &child.id().to_string()])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+}
+
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
