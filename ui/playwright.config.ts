@@ -2,7 +2,7 @@ import { defineConfig } from '@playwright/test';
 
 /** Debian's browser unless CHROMIUM names another. */
 const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
-const statesPort = 4174;
+const statesPort = Number(process.env.STATES_PORT ?? 4174);
 
 export default defineConfig({
   outputDir: 'test-results/playwright',

@@ -71,7 +71,7 @@ impl Closing {
     /// Whether the window may close now. If not, the person is asked, and the app ends when that is their answer.
     pub(crate) fn may_close(&self, handle: &AppHandle, app: &App) -> bool {
         let asking = self.asking.load(Ordering::Relaxed);
-        let resume_at_start = app.download_settings().resume_at_start;
+        let resume_at_start = app.resumes_downloads();
         match verdict(&app.job_list(), resume_at_start, asking) {
             Verdict::Close => true,
             Verdict::Wait => false,

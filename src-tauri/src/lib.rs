@@ -108,8 +108,6 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             commands::models::model_repair,
             commands::jobs::download_start,
             commands::jobs::download_resume,
-            commands::jobs::download_settings,
-            commands::jobs::download_settings_set,
             commands::jobs::job_list,
             commands::jobs::job_pause,
             commands::jobs::job_resume,
@@ -125,6 +123,11 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             commands::chat::generation_attach,
             commands::chat::generation_stop,
             commands::system::link_open,
+            commands::settings::setting_list,
+            commands::settings::setting_set,
+            commands::settings::setting_reset,
+            commands::settings::cache_plan,
+            commands::settings::model_reload,
         ])
         .setup(|tauri| {
             let handle = tauri.handle();

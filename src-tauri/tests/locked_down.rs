@@ -136,7 +136,7 @@ fn the_one_capability_gives_the_main_window_our_own_commands_only() {
     assert_eq!(main["windows"], serde_json::json!(["main"]));
     assert_eq!(
         main["permissions"],
-        serde_json::json!(["chat", "models", "system"])
+        serde_json::json!(["chat", "models", "settings", "system"])
     );
     assert_eq!(main.get("webviews"), None);
 }

@@ -8,6 +8,8 @@ import { App as State } from './lib/state/app.svelte';
 const target = document.getElementById('app');
 if (target) {
   const app = new State(await connect());
+  // Colours and text size are known before anything is painted, unless the app does not answer at once.
+  await Promise.race([app.settings.read(), new Promise((resolve) => setTimeout(resolve, 300))]);
   mount(App, { target, props: { app } });
   void app.start();
 }

@@ -1,6 +1,6 @@
-//! Downloads, how they are made, and all long work.
+//! Downloads, and all long work.
 
-use fastar_api::{ApiError, DownloadRequest, DownloadSettings, DownloadSettingsChange, Job};
+use fastar_api::{ApiError, DownloadRequest, Job};
 use fastar_app::{App, guard};
 use tauri::State;
 
@@ -14,19 +14,6 @@ pub(crate) fn download_start(app: State<'_, App>, request: DownloadRequest) -> R
 #[tauri::command(rename_all = "snake_case", async)]
 pub(crate) fn download_resume(app: State<'_, App>, file: String) -> Result<Job> {
     guard(|| app.download_resume(&file))
-}
-
-#[tauri::command(rename_all = "snake_case", async)]
-pub(crate) fn download_settings(app: State<'_, App>) -> Result<DownloadSettings> {
-    guard(|| Ok(app.download_settings()))
-}
-
-#[tauri::command(rename_all = "snake_case", async)]
-pub(crate) fn download_settings_set(
-    app: State<'_, App>,
-    change: DownloadSettingsChange,
-) -> Result<DownloadSettings> {
-    guard(|| app.download_settings_set(&change))
 }
 
 #[tauri::command(rename_all = "snake_case", async)]

@@ -14,8 +14,6 @@ const COMMANDS: &[&str] = &[
     "model_repair",
     "download_start",
     "download_resume",
-    "download_settings",
-    "download_settings_set",
     "job_list",
     "job_pause",
     "job_resume",
@@ -31,4 +29,9 @@ const COMMANDS: &[&str] = &[
     "generation_attach",
     "generation_stop",
     "link_open",
+    "setting_list",
+    "setting_set",
+    "setting_reset",
+    "cache_plan",
+    "model_reload",
 ];

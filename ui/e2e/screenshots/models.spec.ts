@@ -19,16 +19,6 @@ const press = (words: string) => async (page: Page) => {
     .click();
 };
 
-/** Unfolds the settings and brings them into view. */
-const settings = async (page: Page) => {
-  await open(page);
-  await page.getByText('Download settings').click();
-};
-const refusedSettings = async (page: Page) => {
-  await settings(page);
-  await page.getByLabel('Mirror').fill('mirror.example');
-  await page.getByRole('button', { name: 'Save' }).click();
-};
 const states = (scenarios: string[]): Shot[] =>
   scenarios.map((scenario) => ({ name: `models-${scenario}`, scenario, act: open }));
 
@@ -53,8 +43,6 @@ const shots: Shot[] = [
   { name: 'models-cancel', scenario: 'downloading', act: press('Cancel…') },
   { name: 'models-delete', scenario: 'library', act: press('Delete…') },
   { name: 'models-facts', scenario: 'library', act: press('Details') },
-  { name: 'models-settings', scenario: 'token', act: settings },
-  { name: 'models-settings-refused', scenario: 'token', act: refusedSettings },
   { name: 'chip-downloading', scenario: 'downloading' },
   { name: 'chip-paused', scenario: 'paused' },
   { name: 'chip-failed', scenario: 'nospace' },

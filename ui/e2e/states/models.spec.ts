@@ -7,7 +7,7 @@ const NEWEST = 'DeepSeek V4 Flash 0731';
 const panel = (page: Page) => page.getByTestId('model-panel');
 const row = (page: Page, name: string) => panel(page).getByRole('group', { name, exact: true });
 const offer = (page: Page, id: string) => panel(page).locator(`[data-entry="${id}"]`);
-const settings = (page: Page) => panel(page).getByTestId('download-settings').locator('summary');
+const settings = (page: Page) => page.getByTestId('settings-panel');
 const bar = (page: Page) => panel(page).getByRole('progressbar');
 const chip = (page: Page) => page.getByTestId('download-chip');
 /** What a screen reader is told about the work on models. */
@@ -271,77 +271,24 @@ test('a repository that wants a token leads to the field for it, and the token i
 }) => {
   await open(page, 'noaccess');
   await row(page, NEWEST).getByRole('button', { name: 'Enter a token…' }).click();
-  const field = panel(page).getByLabel('Access token');
+  // The settings take the place of the models.
+  await expect(panel(page)).toHaveCount(0);
+  const field = settings(page).getByLabel('Access token');
   await expect(field).toBeFocused();
   await expect(field).toHaveAttribute('type', 'password');
   await expect(field).toBeInViewport();
   await page.keyboard.type('hf_secretsecret');
   await page.keyboard.press('Enter');
-  await expect(panel(page).getByText('Saved', { exact: true })).toBeVisible();
   await expect(field).toHaveValue('');
   await expect(field).toHaveAttribute('placeholder', 'A token is stored');
   expect(await page.content()).not.toContain('secretsecret');
+  await settings(page).getByRole('button', { name: 'Forget it: Access token' }).click();
+  await expect(field).toHaveAttribute('placeholder', '');
+  await page.keyboard.press('Escape');
+  await expect(settings(page)).toHaveCount(0);
+  await page.getByTestId('model-pill').click();
   await row(page, NEWEST).getByRole('button', { name: 'Try again' }).click();
   await expect(row(page, NEWEST).getByTestId('job')).toHaveAttribute('data-state', 'queued');
-
-  await panel(page).getByRole('button', { name: 'Forget it' }).click();
-  await expect(panel(page)).toContainText('The token will be forgotten.');
-  await panel(page).getByRole('button', { name: 'Save' }).click();
-  await expect(field).toHaveAttribute('placeholder', '');
-  await expect(panel(page).getByRole('button', { name: 'Forget it' })).toHaveCount(0);
-});
-
-test('settings that cannot be used are refused beside their field, and nothing typed is lost', async ({
-  page,
-}) => {
-  await open(page, 'token');
-  await settings(page).click();
-  const [limit, mirror, token] = ['Speed limit', 'Mirror', 'Access token'].map((name) =>
-    panel(page).getByLabel(name),
-  ) as [ReturnType<Page['locator']>, ReturnType<Page['locator']>, ReturnType<Page['locator']>];
-  await expect(limit).toHaveValue('12.5');
-  await expect(mirror).toHaveValue('https://mirror.example/hf');
-  const save = panel(page).getByRole('button', { name: 'Save' });
-
-  await limit.fill('fast');
-  await save.click();
-  await expect(limit).toBeFocused();
-  await expect(limit).toHaveAccessibleDescription(/must be a number above 0, in MB\/s/);
-  await expect(limit).toHaveValue('fast');
-
-  await limit.fill('2,5');
-  await mirror.fill('mirror.example');
-  // The token was for the other address: that is said before.
-  await expect(mirror).toHaveAccessibleDescription(/it will be forgotten/);
-  await save.click();
-  await expect(mirror).toBeFocused();
-  await expect(mirror).toHaveAttribute('aria-invalid', 'true');
-  await expect(mirror).toHaveAccessibleDescription(/does not begin with https:\/\/ or http:\/\//);
-  await expect(mirror).toHaveValue('mirror.example');
-  await expect(limit).toHaveAttribute('aria-invalid', 'false');
-
-  await mirror.fill('https://other.example');
-  await save.click();
-  await expect(panel(page).getByText('Saved', { exact: true })).toBeVisible();
-  await expect(limit).toHaveValue('2.5');
-  await expect(token).toHaveAttribute('placeholder', '');
-
-  await token.fill('two words');
-  await save.click();
-  await expect(token).toBeFocused();
-  await expect(token).toHaveAccessibleDescription(/characters that no token has/);
-  await expect(panel(page).getByText('Saved', { exact: true })).toHaveCount(0);
-});
-
-test('what is typed into the settings stays while a download goes on', async ({ page }) => {
-  await open(page, 'downloading');
-  await settings(page).click();
-  await panel(page).getByLabel('Mirror').fill('https://half');
-  await step(page, 0.2);
-  await expect(row(page, NEWEST)).toContainText('60 % Downloading');
-  await step(page, 0.2);
-  await expect(row(page, NEWEST)).toContainText('80 % Downloading');
-  await expect(panel(page).getByLabel('Mirror')).toHaveValue('https://half');
 });
 
 test('a check runs, can be stopped, and tells its result', async ({ page }) => {
@@ -576,7 +523,6 @@ for (const [name, width, height] of [
     await page.setViewportSize({ width, height });
     for (const scenario of ['library', 'downloading', 'longnames', 'noaccess', 'retrying', 'token']) {
       await open(page, scenario);
-      await settings(page).click();
       const wide = await page
         .getByRole('dialog')
         .evaluate((dialog) => dialog.scrollWidth - dialog.clientWidth);
@@ -610,11 +556,5 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await check('noaccess', press('Enter a token…'));
     await check('verified');
     await check('lowspace', press(`Download: ${NEWEST}`));
-    await check('token', async () => {
-      await settings(page).click();
-      await panel(page).getByLabel('Mirror').fill('mirror.example');
-      await panel(page).getByRole('button', { name: 'Save' }).click();
-      await expect(panel(page).getByRole('alert')).toBeVisible();
-    });
   });
 }

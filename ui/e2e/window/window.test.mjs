@@ -229,7 +229,16 @@ test('the page may use its own commands and nothing else', async (t) => {
     app.runAsync(`return await window.__TAURI_INTERNALS__.invoke(args[0], args[1])`, command, args);
   assert.equal((await invoke('app_info')).value.face, 'desktop');
   assert.deepEqual((await invoke('job_list')).value, []);
-  assert.equal((await invoke('download_settings')).value.has_token, false);
+  const settings = (await invoke('setting_list')).value;
+  assert.equal(settings.find((setting) => setting.key === 'download_token').value, false);
+  // A page names no paths.
+  for (const key of ['model', 'models_folder']) {
+    const { threw } = await app.runAsync(
+      `try { await window.__TAURI_INTERNALS__.invoke('setting_set', { key: args[0], value: '/etc' }) } catch (error) { throw error.code ?? error }`,
+      key,
+    );
+    assert.equal(threw, 'bad_request', key);
+  }
   const { folder, files, catalogue } = (await invoke('model_library')).value;
   assert.ok(folder.startsWith('/') && catalogue.length > 0);
   assert.deepEqual(files, []);
@@ -288,6 +297,28 @@ test('the page may use its own commands and nothing else', async (t) => {
     );
   }
   assert.ok((await invoke('chat_open', { id: 7 })).threw);
+});
+
+test('settings are opened with the keyboard, and a changed one is there after a restart', async (t) => {
+  const folder = dataFolder(t);
+  let app = await start(t, folder);
+  await app.chord(keys.control, ',');
+  await app.element('[data-testid=settings-panel]');
+  await app.click('[data-setting=theme] label:nth-child(3)');
+  await until('it is dark', () => app.run(`return document.documentElement.dataset.theme === 'dark'`));
+  const dark = await app.run('return getComputedStyle(document.body).backgroundColor');
+  await app.click('[data-setting=theme] label:nth-child(2)');
+  await until('it is light', () => app.run(`return document.documentElement.dataset.theme === 'light'`));
+  assert.notEqual(await app.run('return getComputedStyle(document.body).backgroundColor'), dark);
+  await app.chord(keys.escape);
+  await until('the dialog is closed', () => app.run(`return !document.querySelector('dialog')`));
+  await app.close();
+  assert.deepEqual(JSON.parse(readFileSync(join(folder, 'settings.json'), 'utf8')), { theme: 'light' });
+
+  app = await start(t, folder, { GTK_THEME: 'Adwaita:dark' });
+  await until('it is light again', () =>
+    app.run(`return document.documentElement.dataset.theme === 'light'`),
+  );
 });
 
 test('the window follows the system into light and dark', async (t) => {

@@ -1,5 +1,5 @@
 /** Every word a person reads, in one place. Plain words; never blame the person. */
-import type { Job, JobPhase, JobState, ModelFile } from './api/types';
+import type { Job, JobPhase, JobState, ModelFile, Setting } from './api/types';
 import { bytes, count } from './format';
 
 export const strings = {
@@ -250,29 +250,131 @@ export const strings = {
       const kinds = { download: 'download', verify: 'check', repair: 'repair' };
       return `The ${kinds[job.kind]} of ${job.title} ${states[job.state]}.`;
     },
-    settings: {
-      title: 'Download settings',
-      limit: 'Speed limit',
-      limitUnit: 'MB/s',
-      limitHelp: 'Empty: as fast as it goes. Also works for a download that is running.',
-      endpoint: 'Mirror',
-      endpointHelp:
-        'Empty: Hugging Face, or what HF_ENDPOINT names. Nothing is asked of any other place once a mirror is set.',
-      endpointForgets:
-        'The stored token was for the address before; it will be forgotten. Enter a new one if this one needs one.',
-      proxy: 'Proxy',
-      proxyHelp: 'Empty: what the system says.',
-      token: 'Access token',
-      tokenHelp:
-        'Only needed for repositories that ask for one. It is sent to the mirror, or to Hugging Face where there is none, and nowhere else.',
-      tokenStored: 'A token is stored',
-      tokenForget: 'Forget it',
-      tokenForgotten: 'The token will be forgotten.',
-      resume: 'Go on with unfinished downloads when FaStar starts',
-      save: 'Save',
-      saved: 'Saved',
-      badLimit: 'The speed limit must be a number above 0, in MB/s.',
+    downloadSettings: 'Mirror, proxy, speed limit and token…',
+  },
+  settings: {
+    title: 'Settings',
+    close: 'Close',
+    button: 'Settings',
+    keys: 'Ctrl ,',
+    sections: 'Sections',
+    section: {
+      appearance: 'Appearance',
+      answers: 'Answers',
+      performance: 'Performance',
+      models: 'Models',
+      logs: 'Logs',
+    } satisfies Record<Setting['section'], string>,
+    reading: 'Reading the settings…',
+    unreadable: 'The settings could not be read',
+    disconnected: 'Settings can be changed again when FaStar is back.',
+    more: 'More',
+    /** Seldom needed. */
+    rare: [
+      'top_k',
+      'min_p',
+      'repetition_penalty',
+      'presence_penalty',
+      'frequency_penalty',
+      'seed',
+      'read_ahead',
+      'exact_arithmetic',
+    ],
+    names: {
+      theme: 'Colours',
+      text_size: 'Text size',
+      temperature: 'Temperature',
+      top_p: 'Top-p',
+      top_k: 'Top-k',
+      min_p: 'Min-p',
+      repetition_penalty: 'Repetition penalty',
+      presence_penalty: 'Presence penalty',
+      frequency_penalty: 'Frequency penalty',
+      max_tokens: 'Longest answer',
+      seed: 'Seed',
+      expert_cache_bytes: 'Memory for experts',
+      threads: 'Threads',
+      context_tokens: 'Longest conversation',
+      read_ahead: 'Read ahead',
+      exact_arithmetic: 'Exact arithmetic',
+      model: 'Model',
+      models_folder: 'Folder for models',
+      download_bytes_per_second: 'Speed limit',
+      download_endpoint: 'Mirror',
+      download_proxy: 'Proxy',
+      download_token: 'Access token',
+      download_resume_at_start: 'Resume at start',
+    } as Record<string, string>,
+    units: {
+      text_size: { name: '%', factor: 1 },
+      max_tokens: { name: 'tokens', factor: 1 },
+      context_tokens: { name: 'tokens', factor: 1 },
+      expert_cache_bytes: { name: 'GB', factor: 1e9 },
+      download_bytes_per_second: { name: 'MB/s', factor: 1e6 },
+    } as Record<string, { name: string; factor: number }>,
+    options: {
+      theme: { system: 'As the system', light: 'Light', dark: 'Dark' },
+    } as Record<string, Record<string, string>>,
+    automatic: 'Automatic',
+    none: {
+      model: 'The built-in demo',
+      models_folder: 'The folder beside your chats',
+      download_bytes_per_second: 'No limit',
+      max_tokens: 'No limit',
+      seed: 'Random',
+    } as Record<string, string>,
+    scope: (setting: Setting): string => {
+      if (setting.given) return 'Given when FaStar was started; a change counts from the next start';
+      if (setting.pending) return 'Waits for a reload of the model';
+      switch (setting.scope) {
+        case 'live':
+          return 'At once';
+        case 'next_message':
+          return 'From the next message';
+        case 'reload_model':
+          return 'After a reload of the model';
+        case 'restart_app':
+          return 'From the next start';
+      }
     },
+    inUse: (value: string) => `In use now: ${value}.`,
+    on: 'on',
+    off: 'off',
+    reset: 'Back to the default',
+    forget: 'Forget it',
+    actionOn: (action: string, name: string) => `${action}: ${name}`,
+    /** The app names a setting by its key, which nobody sees here. */
+    told: (problem: string, name: string) => problem.replace(/^The setting `\w+`/, name),
+    notANumber: (name: string) => `${name} must be a number.`,
+    tokenStored: 'A token is stored',
+    showModels: 'Show models',
+    cache: {
+      slider: 'Memory for experts, slider',
+      value: (size: string) => size,
+      automatic: (gigabytes: string) => `Automatic: ${gigabytes}`,
+      experts: (slots: string, experts: string, percent: number) =>
+        `Room for ${slots} of ${experts} experts (${percent} %).`,
+      dense: (size: string) => `Other weights take ${size} in any case.`,
+      speed: (value: string) =>
+        `About ${value} tokens/s. An estimate from what was measured since the model was loaded.`,
+      noSpeed: 'How fast that would be can be estimated once the model has written an answer.',
+      inUse: (size: string) => `In use now: ${size}.`,
+      whole:
+        'The model in use is in memory as a whole and needs no cache. This counts for models on the disk.',
+      noModel: 'What fits can be said once a model is loaded.',
+    },
+    waiting: (names: string[]) =>
+      names.length === 1
+        ? `${names[0]} counts once the model is loaded again.`
+        : `These count once the model is loaded again: ${names.join(', ')}.`,
+    reload: (n: number) => `Reload to apply (${n === 1 ? '1 change' : `${n} changes`})`,
+    reloading: 'The model is being loaded…',
+    reloadAsk: 'An answer is being written. Stop it, and keep what is there?',
+    reloadWait: 'Not now',
+    reloadStop: 'Stop it and reload',
+  },
+  more: {
+    button: 'Settings, help and more',
   },
   notice: {
     dismiss: 'Dismiss this notice',

@@ -8,6 +8,7 @@ mod error;
 mod job;
 mod library;
 mod model;
+mod setting;
 mod typescript;
 
 pub use chat::{
@@ -15,11 +16,9 @@ pub use chat::{
 };
 pub use error::{ApiError, ErrorCode};
 pub use job::{Job, JobKind, JobPhase, JobState};
-pub use library::{
-    CatalogueEntry, Condition, DownloadRequest, DownloadSettings, DownloadSettingsChange, Library,
-    ModelFile,
-};
+pub use library::{CatalogueEntry, Condition, DownloadRequest, Library, ModelFile};
 pub use model::{
     AppInfo, Face, ModelInfo, ModelMemory, ModelState, Paging, PagingLayer, PagingStep,
 };
+pub use setting::{CachePlan, Setting, SettingKind, SettingScope, SettingSection};
 pub use typescript::typescript;

@@ -1,4 +1,4 @@
-//! Models on the disk, models that can be fetched, and how they are fetched.
+//! Models on the disk, and models that can be fetched.
 //!
 //! A model file is named by its file name in the model folder, never by a path: which folder that is, only a dialog of the desktop
 //! or the command line decides.
@@ -100,37 +100,4 @@ pub struct DownloadRequest {
     pub entry: String,
     /// With its drafter, where it has one.
     pub drafter: bool,
-}
-
-/// How models are fetched.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
-pub struct DownloadSettings {
-    /// Address of a mirror; empty for the hub itself (or what HF_ENDPOINT says).
-    pub endpoint: String,
-    /// Address of a proxy, its password replaced by stars; empty for what the system says.
-    pub proxy: String,
-    /// Most bytes a second; none for as fast as it goes.
-    #[ts(type = "number | null")]
-    pub bytes_per_second: Option<u64>,
-    /// A token is stored. The token itself is never sent to a face.
-    pub has_token: bool,
-    /// Downloads that were running when the app ended go on by themselves at the next start.
-    pub resume_at_start: bool,
-}
-
-/// New settings for fetching.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
-pub struct DownloadSettingsChange {
-    /// Address of a mirror; empty for the hub itself. A stored token belongs to the address it was entered for: it is forgotten
-    /// when the address changes and no new one is given.
-    pub endpoint: String,
-    /// Address of a proxy; unchanged when it is the text that [`DownloadSettings::proxy`] shows.
-    pub proxy: String,
-    /// Most bytes a second; none for as fast as it goes.
-    #[ts(type = "number | null")]
-    pub bytes_per_second: Option<u64>,
-    /// A new token; empty forgets the stored one, none leaves it.
-    pub token: Option<String>,
-    /// See [`DownloadSettings::resume_at_start`].
-    pub resume_at_start: bool,
 }

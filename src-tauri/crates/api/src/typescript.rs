@@ -3,10 +3,10 @@
 use ts_rs::{Config, TS};
 
 use crate::{
-    AnswerStats, ApiError, AppInfo, CatalogueEntry, Chat, ChatSummary, Condition, DownloadRequest,
-    DownloadSettings, DownloadSettingsChange, ErrorCode, Face, Finish, GenerationEvent, Job,
-    JobKind, JobPhase, JobState, Library, Message, MessageStatus, ModelFile, ModelInfo,
-    ModelMemory, ModelState, Paging, PagingLayer, PagingStep, Role,
+    AnswerStats, ApiError, AppInfo, CachePlan, CatalogueEntry, Chat, ChatSummary, Condition,
+    DownloadRequest, ErrorCode, Face, Finish, GenerationEvent, Job, JobKind, JobPhase, JobState,
+    Library, Message, MessageStatus, ModelFile, ModelInfo, ModelMemory, ModelState, Paging,
+    PagingLayer, PagingStep, Role, Setting, SettingKind, SettingScope, SettingSection,
 };
 
 /// The whole text of `ui/src/lib/api/types.ts`.
@@ -46,12 +46,15 @@ pub fn typescript() -> String {
         CatalogueEntry,
         Library,
         DownloadRequest,
-        DownloadSettings,
-        DownloadSettingsChange,
         JobKind,
         JobState,
         JobPhase,
         Job,
+        SettingScope,
+        SettingSection,
+        SettingKind,
+        Setting,
+        CachePlan,
     );
     out
 }

@@ -50,6 +50,8 @@ pub(crate) enum Error {
     BadRequest(String),
     #[error("This chat already has an answer being written.")]
     Busy,
+    #[error("An answer is being written.")]
+    Answering,
     #[error("Too many answers are waiting for their turn already.")]
     QueueFull,
     #[error("No model is ready to answer.")]
@@ -202,6 +204,11 @@ impl From<Error> for ApiError {
             Error::Busy => (
                 ErrorCode::Busy,
                 Some("Wait until it is written, or stop it first."),
+                None,
+            ),
+            Error::Answering => (
+                ErrorCode::Busy,
+                Some("Wait until it is written, or let it be stopped."),
                 None,
             ),
             Error::QueueFull => (

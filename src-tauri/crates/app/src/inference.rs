@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use fastar_engine::{
     Answer, Cancel, Engine, Event, Message, ModelFacts, Options, Sampling, Session, Statistics,
+    plan::Preview,
 };
 
 /// Where a model comes from.
@@ -27,6 +28,10 @@ pub trait Model: Send + Sync {
     fn timeline(&self) -> Box<dyn Timeline>;
     /// See [`Engine::statistics`].
     fn statistics(&self) -> Option<Statistics> {
+        None
+    }
+    /// See [`Engine::preview`].
+    fn preview(&self, _cache_bytes: Option<u64>) -> Option<Preview> {
         None
     }
 }
@@ -89,6 +94,10 @@ impl Model for EngineModel {
 
     fn statistics(&self) -> Option<Statistics> {
         self.0.statistics()
+    }
+
+    fn preview(&self, cache_bytes: Option<u64>) -> Option<Preview> {
+        self.0.preview(cache_bytes)
     }
 }
 

@@ -29,8 +29,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use fastar_api::{
-    ApiError, AppInfo, Chat, ChatSummary, DownloadRequest, DownloadSettings,
-    DownloadSettingsChange, ErrorCode, Face, Job, JobKind, Library, ModelMemory, ModelState,
+    ApiError, AppInfo, Chat, ChatSummary, DownloadRequest, ErrorCode, Face, Job, JobKind, Library,
+    ModelMemory, ModelState,
 };
 
 pub use error::guard;
@@ -46,12 +46,9 @@ use generation::Generation;
 use jobs::{Jobs, Order, Workshop};
 use models::Models;
 use sessions::Sessions;
-use settings::Settings;
+use settings::{Given, Settings};
 
 type Result<T> = std::result::Result<T, ApiError>;
-
-/// Temperature of answers; `FASTAR_TEMPERATURE` overrides it.
-const TEMPERATURE: f32 = 0.6;
 
 /// How to open the app.
 #[derive(Clone)]
@@ -62,8 +59,8 @@ pub struct Options {
     pub data_folder: Option<PathBuf>,
     /// A model file for this run only, instead of the remembered one.
     pub model: Option<PathBuf>,
-    /// Temperature of answers; 0 makes them repeatable.
-    pub temperature: f32,
+    /// Temperature of answers, for this run; what the settings say when none. 0 makes them repeatable.
+    pub temperature: Option<f32>,
     /// Loads models.
     pub loader: inference::Loader,
     /// Most bytes of memory for experts, for this run; what the settings say when none.
@@ -80,17 +77,16 @@ impl Options {
     pub fn from_environment(face: Face) -> Result<Self> {
         let path = data::path_variable;
         let temperature = match std::env::var("FASTAR_TEMPERATURE") {
-            Err(_) => TEMPERATURE,
-            Ok(text) => text
-                .trim()
-                .parse()
-                .ok()
-                .filter(|t: &f32| t.is_finite() && (0.0..=10.0).contains(t))
-                .ok_or_else(|| {
+            Err(_) => None,
+            Ok(text) => {
+                let number = text.trim().parse().ok();
+                let right = number.filter(|t: &f32| (0.0..=10.0).contains(t));
+                Some(right.ok_or_else(|| {
                     Error::BadRequest(format!(
                         "FASTAR_TEMPERATURE is {text:?}; it must be a number from 0 to 10."
                     ))
-                })?,
+                })?)
+            }
         };
         Ok(Self {
             face,
@@ -137,6 +133,7 @@ struct Inner {
     jobs: Jobs,
     models: Arc<Models>,
     settings: Arc<Mutex<Settings>>,
+    given: Given,
     workshop: Arc<dyn Workshop>,
     models_folder: Option<PathBuf>,
     chats: Arc<Chats>,
@@ -165,7 +162,12 @@ impl App {
             path.map(|path| std::path::absolute(&path).map_err(Error::file(&path)))
                 .transpose()
         };
-        let given = absolute(options.model)?;
+        let model = absolute(options.model)?;
+        let given = Given {
+            cache: options.cache_bytes.is_some(),
+            temperature: options.temperature.is_some(),
+            model: model.is_some(),
+        };
         let models_folder = absolute(options.models_folder)?;
         let chats = Arc::new(chats);
         let settings = Arc::new(Mutex::new(settings));
@@ -174,7 +176,7 @@ impl App {
             hot_lists: Some(data.path().join("hot-experts")),
             ..fastar_engine::Options::default()
         };
-        let models = Models::start(options.loader, how, Arc::clone(&settings), given)?;
+        let models = Models::start(options.loader, how, Arc::clone(&settings), model)?;
         let workshop = options.workshop.unwrap_or_else(|| {
             let (settings, folder) = (Arc::clone(&settings), data.path().to_owned());
             Arc::new(install::Installer::new(move || {
@@ -194,7 +196,10 @@ impl App {
             Arc::clone(&chats),
             Arc::clone(&models),
             Sessions::open(data.path()),
-            options.temperature,
+            {
+                let (settings, temperature) = (Arc::clone(&settings), options.temperature);
+                Box::new(move || lock(&settings).sampling(temperature))
+            },
         )?;
         let notices: Vec<_> = [data_notice, chats_notice, settings_notice]
             .into_iter()
@@ -205,6 +210,7 @@ impl App {
             jobs,
             models,
             settings,
+            given,
             workshop,
             models_folder,
             chats,
@@ -376,22 +382,6 @@ impl App {
         let (folder, name) = (self.models_folder(), library::checked_name(file)?);
         let left = self.0.workshop.leftover(&folder, name);
         Ok(self.0.jobs.start(left.ok_or(Error::ModelNotFound)?.order)?)
-    }
-
-    /// How models are fetched.
-    pub fn download_settings(&self) -> DownloadSettings {
-        downloads::shown(&lock(&self.0.settings), self.0.data.path())
-    }
-
-    /// Changes how models are fetched; a speed limit counts at once.
-    pub fn download_settings_set(
-        &self,
-        change: &DownloadSettingsChange,
-    ) -> Result<DownloadSettings> {
-        let mut settings = lock(&self.0.settings);
-        downloads::change(&mut settings, self.0.data.path(), change)?;
-        self.0.jobs.set_limit(downloads::limit(&settings));
-        Ok(downloads::shown(&settings, self.0.data.path()))
     }
 
     /// All jobs, the newest first.

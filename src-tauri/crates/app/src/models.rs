@@ -1,11 +1,12 @@
 //! Which model is in use, and loading another one without losing the one that works.
 //!
 //! Loads run on a thread of their own, one after the other; the last wish wins. When a load fails, the model that was in use
-//! stays (or the demo takes its place) while the error is shown.
+//! stays (or the demo takes its place) while the error is shown. A reload is different: the model gives its memory back before it is loaded
+//! again, or its cache would be planned around itself; when that fails it is loaded as it was before.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use fastar_api::{ApiError, ModelInfo, ModelMemory, ModelState, Paging, PagingLayer, PagingStep};
 use fastar_engine::{Cancel, Options, Statistics};
@@ -13,10 +14,12 @@ use fastar_engine::{Cancel, Options, Statistics};
 use crate::error::{Error, Result, guard, lock};
 use crate::inference::{Loader, Model, Source};
 use crate::settings::Settings;
-use crate::settings::registry::EXPERT_CACHE;
+use crate::settings::registry::{CONTEXT, EXACT, EXPERT_CACHE, READ_AHEAD, THREADS};
 
 /// A waiting answer looks so often whether it was stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A model that is loaded again is given so long to come to rest. Beyond that its memory counts as taken.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Models {
     loader: Loader,
@@ -46,6 +49,19 @@ pub(crate) struct Loaded {
     pub(crate) number: u64,
     pub(crate) info: ModelInfo,
     pub(crate) model: Arc<dyn Model>,
+    /// What the settings said when it was loaded.
+    pub(crate) with: Wish,
+    source: Source,
+}
+
+/// What the settings say about how a model is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) cache_bytes: Option<u64>,
+    pub(crate) threads: Option<usize>,
+    pub(crate) context: Option<usize>,
+    pub(crate) read_ahead: bool,
+    pub(crate) exact: bool,
 }
 
 impl Models {
@@ -121,6 +137,68 @@ impl Models {
         self.load(Source::Demo, true)
     }
 
+    /// Loads the model in use again, as the settings are now.
+    pub(crate) fn reload(self: &Arc<Self>) -> Result<ModelState> {
+        let (before, wish, shown) = {
+            let mut state = lock(&self.state);
+            let before = state.in_use.take().ok_or(Error::NoModel)?;
+            state.wish += 1;
+            state.wanted = before.info.path.clone().map(PathBuf::from);
+            state.shown = ModelState::Loading {
+                name: name(&before.source),
+            };
+            (before, state.wish, state.shown.clone())
+        };
+        let models = Arc::clone(self);
+        let spawned = std::thread::Builder::new()
+            .name("fastar-loading".into())
+            .spawn(move || models.reload_now(before, wish));
+        match spawned {
+            Ok(_) => Ok(shown),
+            Err(error) => Ok(self.without_thread(error)),
+        }
+    }
+
+    fn without_thread(&self, error: std::io::Error) -> ModelState {
+        let mut state = lock(&self.state);
+        let in_use = state.in_use.as_ref().map(|loaded| loaded.info.clone());
+        state.shown = ModelState::Failed {
+            name: String::new(),
+            error: Error::Thread(error).into(),
+            in_use,
+        };
+        state.shown.clone()
+    }
+
+    fn reload_now(&self, before: Loaded, wish: u64) {
+        let Loaded {
+            model,
+            with,
+            source,
+            ..
+        } = before;
+        let one_at_a_time = lock(&self.loading);
+        self.told();
+        let held = Arc::downgrade(&model);
+        drop(model);
+        wait_for_end(&held);
+        if lock(&self.state).wish != wish {
+            return;
+        }
+        let now = self.wish(&lock(&self.settings));
+        let (loaded, error) = match self.read_with(&source, wish, &now) {
+            Ok(loaded) => (Some(loaded), None),
+            Err(error) => {
+                let again = self.read_with(&source, wish, &with);
+                let demo = || self.read(&Source::Demo, wish).ok();
+                (again.ok().or_else(demo), Some(error))
+            }
+        };
+        self.settle(&source, wish, loaded, error);
+        drop(one_at_a_time);
+        self.told();
+    }
+
     fn load(self: &Arc<Self>, source: Source, remember: bool) -> Result<ModelState> {
         let (wish, shown) = {
             let mut state = lock(&self.state);
@@ -139,15 +217,7 @@ impl Models {
             .name("fastar-loading".into())
             .spawn(move || models.load_now(&source, remember, wish));
         if let Err(error) = spawned {
-            let error = ApiError::from(Error::Thread(error));
-            let mut state = lock(&self.state);
-            let in_use = state.in_use.as_ref().map(|loaded| loaded.info.clone());
-            state.shown = ModelState::Failed {
-                name: String::new(),
-                error,
-                in_use,
-            };
-            return Ok(state.shown.clone());
+            return Ok(self.without_thread(error));
         }
         Ok(shown)
     }
@@ -177,37 +247,74 @@ impl Models {
                 )
             }
         };
-        {
-            let mut state = lock(&self.state);
-            if state.wish != wish {
-                return;
-            }
-            if loaded.is_some() {
-                state.in_use = loaded;
-            }
-            let in_use = state.in_use.as_ref().map(|loaded| loaded.info.clone());
-            state.shown = match (error, in_use) {
-                (None, Some(model)) => ModelState::Ready { model },
-                (error, in_use) => ModelState::Failed {
-                    name: name(source),
-                    error: error.unwrap_or_else(|| Error::NoModel.into()),
-                    in_use,
-                },
-            };
-        }
+        self.settle(source, wish, loaded, error);
         drop(one_at_a_time);
+        self.told();
+    }
+
+    /// What came of a load, unless something else is wished for meanwhile.
+    fn settle(&self, source: &Source, wish: u64, loaded: Option<Loaded>, error: Option<ApiError>) {
+        let mut state = lock(&self.state);
+        if state.wish != wish {
+            return;
+        }
+        if loaded.is_some() {
+            state.in_use = loaded;
+        }
+        let in_use = state.in_use.as_ref().map(|loaded| loaded.info.clone());
+        state.shown = match (error, in_use) {
+            (None, Some(model)) => ModelState::Ready { model },
+            (error, in_use) => ModelState::Failed {
+                name: name(source),
+                error: error.unwrap_or_else(|| Error::NoModel.into()),
+                in_use,
+            },
+        };
+    }
+
+    fn told(&self) {
         self.changed.notify_all();
         if let Some(hook) = self.when_changed.get() {
             hook();
         }
     }
 
+    /// What the settings say about how a model is loaded; what was given for this run comes before.
+    pub(crate) fn wish(&self, settings: &Settings) -> Wish {
+        let whole = |setting| {
+            let n = settings.number(setting)?;
+            Some(usize::try_from(n).unwrap_or(usize::MAX))
+        };
+        let given = self.options.cache_bytes;
+        Wish {
+            cache_bytes: given.or_else(|| settings.number(&EXPERT_CACHE)),
+            threads: whole(&THREADS),
+            context: whole(&CONTEXT),
+            read_ahead: settings.flag(&READ_AHEAD),
+            exact: settings.flag(&EXACT),
+        }
+    }
+
     fn read(&self, source: &Source, number: u64) -> std::result::Result<Loaded, ApiError> {
+        let wish = self.wish(&lock(&self.settings));
+        self.read_with(source, number, &wish)
+    }
+
+    fn read_with(
+        &self,
+        source: &Source,
+        number: u64,
+        with: &Wish,
+    ) -> std::result::Result<Loaded, ApiError> {
         let _span = tracing::info_span!("load", model = %name(source)).entered();
-        let mut options = self.options.clone();
-        options.cache_bytes = options
-            .cache_bytes
-            .or_else(|| lock(&self.settings).number(&EXPERT_CACHE));
+        let options = Options {
+            cache_bytes: with.cache_bytes,
+            threads: with.threads,
+            context: with.context,
+            without_guesses: !with.read_ahead,
+            exact: with.exact,
+            ..self.options.clone()
+        };
         let model =
             guard(|| (self.loader)(source, &options).map_err(|error| Error::from(error).into()))?;
         let memory = &model.facts().memory;
@@ -219,6 +326,8 @@ impl Models {
             number,
             info,
             model,
+            with: with.clone(),
+            source: source.clone(),
         })
     }
 
@@ -243,6 +352,11 @@ impl Models {
             note: plan.note.clone(),
             paging: statistics.map(paging),
         })
+    }
+
+    /// The model in use, if there is one.
+    pub(crate) fn loaded(&self) -> Option<Loaded> {
+        lock(&self.state).in_use.clone()
     }
 
     /// Name of the model that will write the next answer; an error when none will.
@@ -305,6 +419,18 @@ fn paging(s: Statistics) -> Paging {
                 waited_ms: milliseconds(layer.waited),
             })
             .collect(),
+    }
+}
+
+/// Waits until nobody has a model any more, so that its memory is free.
+fn wait_for_end(model: &Weak<dyn Model>) {
+    let begin = Instant::now();
+    while model.strong_count() > 0 {
+        if begin.elapsed() > PATIENCE {
+            tracing::warn!("the model is still in use while it is loaded again");
+            return;
+        }
+        std::thread::sleep(LOOK_EVERY / 10);
     }
 }
 

@@ -6,13 +6,12 @@ mod scripted;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fastar_api::{
-    Condition, DownloadRequest, DownloadSettingsChange, ErrorCode, Job, JobState, ModelState,
-};
+use fastar_api::{Condition, DownloadRequest, ErrorCode, Job, JobState, ModelState};
 use fastar_app::{App, Options};
 use fastar_testkit::hub::{Fault, HubServer};
 use fastar_testkit::{Kind, Synthetic};
 use scripted::{Script, loaded, wait_until};
+use serde_json::Value;
 
 const REPO: &str = "deepseek-ai/DeepSeek-V4-Flash-0731";
 const FILE: &str = "DeepSeek-V4-Flash-0731.fst";
@@ -51,15 +50,10 @@ impl Scene {
     fn new() -> Self {
         let (hub, data) = (hub(), tempfile::tempdir().unwrap());
         let app = Script::new().app(data.path());
-        app.download_settings_set(&DownloadSettingsChange {
-            endpoint: hub.endpoint(),
-            proxy: String::new(),
-            // Until the size is known; see `begun`.
-            bytes_per_second: Some(1_000_000),
-            token: None,
-            resume_at_start: false,
-        })
-        .unwrap();
+        let set = |key: &str, value: Value| app.setting_set(key, &value).unwrap();
+        set("download_endpoint", hub.endpoint().into());
+        // Until the size is known; see `begun`.
+        set("download_bytes_per_second", 1_000_000.into());
         Self {
             hub,
             data,
@@ -100,15 +94,12 @@ impl Scene {
     }
 
     fn set(&self, bytes_per_second: Option<u64>, resume_at_start: bool) {
-        let shown = self.app().download_settings();
-        let change = DownloadSettingsChange {
-            endpoint: shown.endpoint,
-            proxy: shown.proxy,
-            bytes_per_second,
-            token: None,
-            resume_at_start,
-        };
-        self.app().download_settings_set(&change).unwrap();
+        for (key, value) in [
+            ("download_bytes_per_second", Value::from(bytes_per_second)),
+            ("download_resume_at_start", resume_at_start.into()),
+        ] {
+            self.app().setting_set(key, &value).unwrap();
+        }
     }
 
     /// Downloads until a tenth has arrived. The rest would take many times as long at this speed.
@@ -147,7 +138,7 @@ fn nothing_is_asked_of_the_network_before_the_person_says_so() {
     let mut scene = Scene::new();
     scene.app().model_library().unwrap();
     scene.app().job_list();
-    scene.app().download_settings();
+    scene.app().setting_list();
     scene.again();
     let offered = scene.app().model_library().unwrap().catalogue.remove(0);
     assert!(offered.download_bytes > 0 && offered.peak_bytes >= offered.disk_bytes);

@@ -21,9 +21,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
             settings.model = Some(path);
         }
         settings.cache_bytes = options.cache;
-        if let Some(temperature) = options.temp {
-            settings.temperature = temperature;
-        }
+        settings.temperature = options.temp.or(settings.temperature);
         let app = tokio::task::spawn_blocking(move || App::open(settings))
             .await
             .map_err(|e| Failure::Error(format!("The app could not be opened: {e}.")))?

@@ -10,10 +10,10 @@ use fastar_kernels::product::Arithmetic;
 use fastar_kernels::team::Team;
 
 use crate::chat::ChatTokenizer;
-use crate::load::load;
-use crate::model::Model;
-use crate::pager::{Pager, Statistics, hot};
-use crate::plan::Plan;
+use crate::load::{load, recording};
+use crate::model::{Activity, Model};
+use crate::pager::{PageView, Pager, Statistics, hot};
+use crate::plan::{self, Measured, Need, Plan, Preview};
 use crate::{Error, Result, Session};
 
 /// More threads than any machine for this has processors.
@@ -35,6 +35,8 @@ pub struct Options {
     pub hot_lists: Option<PathBuf>,
     /// File to record the experts of every token in: a new one, or an older trace, which it replaces.
     pub trace: Option<PathBuf>,
+    /// Most positions one session may have; what the model was made for when none. Never more than that.
+    pub context: Option<usize>,
     /// Round KV rows and index keys as the hosted model does (section 4 of the V4 notes).
     pub reference: bool,
 }
@@ -49,6 +51,8 @@ struct Loaded {
     efforts: EffortTable,
     team: Team,
     facts: ModelFacts,
+    /// What it needs of memory; none where it is in memory as a whole anyway.
+    need: Option<Need>,
     hot_lists: Option<PathBuf>,
 }
 
@@ -115,7 +119,7 @@ impl Engine {
             Arithmetic::Fast
         };
         let (team, warning) = team(options.threads, &Processors::find())?;
-        let (model, memory) = load(Arc::new(container), arithmetic, options)?;
+        let (model, memory, need) = load(Arc::new(container), arithmetic, options)?;
         let container = model.container();
         let tokenizer = container
             .tokenizer()
@@ -142,6 +146,7 @@ impl Engine {
             efforts,
             team,
             facts,
+            need,
             hot_lists: options.hot_lists.clone(),
         })))
     }
@@ -159,6 +164,61 @@ impl Engine {
     /// Why the file that [`Options::trace`] names does not hold every token so far, a sentence; none where it does, or where there is none.
     pub fn trace_failure(&self) -> Option<String> {
         self.0.model.recording_failure()
+    }
+
+    /// What was computed so far, and how long it took.
+    pub fn activity(&self) -> Activity {
+        self.0.model.activity()
+    }
+
+    /// Every expert as it is now, layer by layer; none where all of the model is in memory anyway.
+    pub fn pages(&self) -> Option<Vec<PageView>> {
+        self.0.model.pager().map(Pager::pages)
+    }
+
+    /// What a cache of another size would be, if this model were loaded again in the place of itself; none where all of it is in memory anyway.
+    pub fn preview(&self, cache_bytes: Option<u64>) -> Option<Preview> {
+        let (need, pager) = (self.0.need.as_ref()?, self.0.model.pager()?);
+        let statistics = pager.statistics();
+        // What it holds now is free before it is loaded again.
+        let held = need.dense + statistics.filled * need.slot;
+        let available = plan::available(Path::new("/")).map(|bytes| bytes.saturating_add(held));
+        let plan = plan::plan(available, need, cache_bytes);
+        let activity = self.activity();
+        let alone = &statistics.alone;
+        let measured = Measured {
+            tokens: activity.alone,
+            time: activity.alone_time,
+            waited: alone.waited,
+            missed: alone.misses + alone.late,
+            taken: self.0.facts.layers * need.fewest,
+            slots: self.0.facts.memory.slots,
+        };
+        let mut heat: Vec<f64> = pager.pages().iter().map(|page| page.heat).collect();
+        heat.sort_by(|a, b| b.total_cmp(a));
+        Some(Preview {
+            speed: plan::predict(&heat, &measured, plan.slots),
+            fewest_bytes: need.fewest as u64 * need.slot,
+            most_bytes: plan::plan(available, need, None).cache_bytes,
+            all_bytes: need.experts as u64 * need.slot,
+            plan,
+        })
+    }
+
+    /// Records from now on in a new file which experts tokens take, or no longer.
+    pub fn record(&self, path: Option<&Path>) -> Result<()> {
+        let new = path
+            .map(|path| recording(&self.0.model, path))
+            .transpose()?;
+        self.0.model.record(new);
+        Ok(())
+    }
+
+    /// The file of the recording under way, its bytes so far, and whether the disk took them all.
+    pub fn recorded(&self) -> Option<(PathBuf, u64, bool)> {
+        let recording = self.0.model.recording();
+        let r = recording.as_ref()?;
+        Some((r.path().to_owned(), r.bytes(), r.is_whole()))
     }
 
     /// A fresh timeline.

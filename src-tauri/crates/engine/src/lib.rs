@@ -23,6 +23,7 @@ pub use answer::{Answer, Event, Finish};
 pub use chat::{Conversation, Effort, Message, Reply, Role, Task, Thinking, Tool, ToolCall, Turn};
 pub use engine::{Cancel, Engine, ModelFacts, Options};
 pub use error::{Error, Result};
-pub use pager::{LayerStatistics, Statistics, StepStatistics};
+pub use model::Activity;
+pub use pager::{LayerStatistics, PageView, Statistics, StepStatistics};
 pub use sample::Sampling;
 pub use session::Session;

@@ -22,7 +22,7 @@ pub fn load(
     container: Arc<Container>,
     arithmetic: Arithmetic,
     options: &Options,
-) -> Result<(Model, Plan)> {
+) -> Result<(Model, Plan, Option<Need>)> {
     let (layers, experts) = container.expert_counts();
     let disk = container
         .file()
@@ -51,16 +51,15 @@ pub fn load(
     };
     let dense_bytes = dense.as_ref().map_or(0, |dense| dense.bytes().len() as u64);
     let mut model = Model::load(Arc::clone(&container), dense, arithmetic, options.reference)?;
+    if let Some(context) = options.context {
+        let most = &mut model.config.max_position_embeddings;
+        *most = (*most).min(context.max(1));
+    }
     let taken = model.config.num_experts_per_tok;
     let token_bytes = model.config.token_bytes();
     let chunk = |room: Option<u64>| plan::chunk(experts, taken, token_bytes, room);
     if let Some(path) = &options.trace {
-        let shape = Shape {
-            layers,
-            experts,
-            taken,
-        };
-        model.record(Recording::new(path, shape, container.identity())?);
+        model.record(Some(recording(&model, path)?));
     }
     let Some(disk) = disk else {
         let all = layers * experts;
@@ -70,7 +69,7 @@ pub fn load(
             chunk: chunk(None),
             ..Plan::default()
         };
-        return Ok((model, memory));
+        return Ok((model, memory, None));
     };
     let room = available.map(|bytes| bytes.saturating_sub(dense_bytes));
     let need = Need {
@@ -114,5 +113,16 @@ pub fn load(
         pager.warm(&list);
     }
     model.page(pager);
-    Ok((model, memory))
+    Ok((model, memory, Some(need)))
+}
+
+/// A recording of which experts the tokens of a model take, in a new file.
+pub fn recording(model: &Model, path: &Path) -> Result<Recording> {
+    let (layers, experts) = model.container().expert_counts();
+    let shape = Shape {
+        layers,
+        experts,
+        taken: model.config.num_experts_per_tok,
+    };
+    Recording::new(path, shape, model.container().identity())
 }

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 /// Above this a limit means "none": version 1 of control groups says so with the largest multiple of a page.
 const NO_LIMIT: u64 = 1 << 60;
@@ -233,6 +234,89 @@ pub fn refusal(available: Option<u64>, need: &Need) -> Option<String> {
     })
 }
 
+/// What a cache of some size would be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preview {
+    /// What the model would get.
+    pub plan: Plan,
+    /// The smallest cache that works, in bytes.
+    pub fewest_bytes: u64,
+    /// The largest one that fits now.
+    pub most_bytes: u64,
+    /// One for every expert.
+    pub all_bytes: u64,
+    /// How fast it would be; none before enough was measured.
+    pub speed: Option<Speed>,
+}
+
+/// How fast answers would be written: an estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// Tokens a second.
+    pub tokens_per_second: f64,
+    /// Share of the experts asked for that would be in memory, from 0 to 1.
+    pub hit_rate: f64,
+}
+
+/// What was measured of a loaded model while it computed tokens alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Tokens.
+    pub tokens: u64,
+    /// Time for them, ...
+    pub time: Duration,
+    /// ... and of that, time in which the computation waited for experts.
+    pub waited: Duration,
+    /// Experts that were not in memory when they were asked for.
+    pub missed: u64,
+    /// Experts a token asks for in all layers.
+    pub taken: usize,
+    /// Slots there were.
+    pub slots: usize,
+}
+
+/// Fewer tokens than this say nothing.
+const ENOUGH_TOKENS: u64 = 16;
+
+/// How fast answers would be written with so many slots, from what was measured and how hot the experts are (hottest first).
+///
+/// A token costs what it cost to compute, and for each expert that is not in memory the wait there was for one. How many those are goes
+/// with the share of the uses that fall on experts too cold for a slot: the measured misses times that share with the new number of
+/// slots over that with the old one. So it is exact where nothing changes, and an estimate elsewhere: heat knows the last texts only,
+/// and reads do not get faster or slower by their number. None where too little was measured.
+pub fn predict(heat: &[f64], measured: &Measured, slots: usize) -> Option<Speed> {
+    let total: f64 = heat.iter().sum();
+    if measured.tokens < ENOUGH_TOKENS || !(total.is_finite() && total > 0.0) {
+        return None;
+    }
+    let cold = |slots: usize| -> f64 { heat.iter().skip(slots).sum::<f64>() / total };
+    let tokens = measured.tokens as f64;
+    let compute = measured.time.saturating_sub(measured.waited).as_secs_f64() / tokens;
+    let missed = measured.missed as f64 / tokens;
+    let before = cold(measured.slots);
+    let misses = if slots >= heat.len() {
+        0.0
+    } else if before > 0.0 {
+        missed * cold(slots) / before
+    } else if slots >= measured.slots {
+        missed
+    } else {
+        missed.max(measured.taken as f64 * cold(slots))
+    };
+    let misses = misses.min(measured.taken as f64);
+    let wait = match measured.missed {
+        _ if misses == 0.0 => 0.0,
+        // How long a read takes was never seen.
+        0 => return None,
+        n => misses * measured.waited.as_secs_f64() / n as f64,
+    };
+    let seconds = compute + wait;
+    (seconds > 0.0).then(|| Speed {
+        tokens_per_second: 1.0 / seconds,
+        hit_rate: 1.0 - misses / measured.taken.max(1) as f64,
+    })
+}
+
 impl Plan {
     /// What the cache became, for people.
     pub fn sentence(&self) -> String {
@@ -442,6 +526,51 @@ mod tests {
         assert_eq!(reduced.slots, 180);
         assert!(reduced.note.unwrap().contains("was reduced to"));
         assert_eq!(planned(100_000, Some(u64::MAX)).slots, 300);
+    }
+
+    #[test]
+    fn the_speed_is_that_of_computing_and_of_waiting_for_what_is_cold() {
+        // Four experts, used 4, 3, 2 and 1 times in ten; 20 tokens of 5 experts each, 100 ms of computing and 10 ms for each of 2 misses a token.
+        let heat = [4.0, 3.0, 2.0, 1.0];
+        let measured = Measured {
+            tokens: 20,
+            time: Duration::from_millis(20 * 120),
+            waited: Duration::from_millis(20 * 20),
+            missed: 40,
+            taken: 5,
+            slots: 2,
+        };
+        let of = |slots| predict(&heat, &measured, slots).unwrap();
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        // As it was: 3 of 10 uses are cold.
+        close(of(2).tokens_per_second, 1.0 / 0.120);
+        close(of(2).hit_rate, 0.6);
+        // One more: 1 of 10 is, so a third of the misses stays. All of them: none.
+        close(of(3).tokens_per_second, 1.0 / (0.100 + 0.020 / 3.0));
+        close(of(4).tokens_per_second, 10.0);
+        close(of(4).hit_rate, 1.0);
+        // One fewer: twice as many. None: never more than all.
+        close(of(1).tokens_per_second, 1.0 / 0.140);
+        close(of(0).hit_rate, 0.0);
+        close(of(0).tokens_per_second, 1.0 / 0.150);
+        // Too little to say anything.
+        let few = Measured {
+            tokens: 15,
+            ..measured
+        };
+        assert_eq!(predict(&heat, &few, 2), None);
+        assert_eq!(predict(&[0.0; 4], &measured, 2), None);
+        let never_waited = Measured {
+            missed: 0,
+            waited: Duration::ZERO,
+            ..measured
+        };
+        assert_eq!(predict(&heat, &never_waited, 2).unwrap().hit_rate, 1.0);
+        let all_fit = Measured {
+            slots: 4,
+            ..never_waited
+        };
+        assert_eq!(predict(&heat, &all_fit, 2), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use fastar_api::{ApiError, DownloadRequest, DownloadSettingsChange, ErrorCode};
+use fastar_api::{ApiError, DownloadRequest, ErrorCode};
 use fastar_app::{App, Listener, guard, unsupported};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,6 @@ pub const COMMANDS: &[&str] = &[
     "model_repair",
     "download_start",
     "download_resume",
-    "download_settings",
-    "download_settings_set",
     "job_list",
     "job_pause",
     "job_resume",
@@ -59,6 +57,11 @@ pub const COMMANDS: &[&str] = &[
     "generation_attach",
     "generation_stop",
     "link_open",
+    "setting_list",
+    "setting_set",
+    "setting_reset",
+    "cache_plan",
+    "model_reload",
 ];
 
 enum Reply {
@@ -99,8 +102,21 @@ struct Start {
     request: DownloadRequest,
 }
 #[derive(Deserialize)]
+struct Key {
+    key: String,
+}
+#[derive(Deserialize)]
 struct Change {
-    change: DownloadSettingsChange,
+    key: String,
+    value: Value,
+}
+#[derive(Deserialize)]
+struct CacheSize {
+    cache_bytes: Option<u64>,
+}
+#[derive(Deserialize)]
+struct Reload {
+    stop: bool,
 }
 #[derive(Deserialize)]
 struct CancelJob {
@@ -193,10 +209,6 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
         "download_resume" => {
             arguments(body).and_then(|File { file }| value(app.download_resume(&file)?))
         }
-        "download_settings" => no_arguments(body).and_then(|()| value(app.download_settings())),
-        "download_settings_set" => {
-            arguments(body).and_then(|Change { change }| value(app.download_settings_set(&change)?))
-        }
         "job_list" => no_arguments(body).and_then(|()| value(app.job_list())),
         "job_pause" => arguments(body).and_then(|Id { id }| value(app.job_pause(&id)?)),
         "job_resume" => arguments(body).and_then(|Id { id }| value(app.job_resume(&id)?)),
@@ -224,6 +236,16 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
             app.link_open(&url)?;
             Err(unsupported("The browser opens links itself."))
         }),
+        "setting_list" => no_arguments(body).and_then(|()| value(app.setting_list())),
+        "setting_set" => arguments(body)
+            .and_then(|Change { key, value: wanted }| value(app.setting_set(&key, &wanted)?)),
+        "setting_reset" => arguments(body).and_then(|Key { key }| value(app.setting_reset(&key)?)),
+        "cache_plan" => {
+            arguments(body).and_then(|CacheSize { cache_bytes }| value(app.cache_plan(cache_bytes)))
+        }
+        "model_reload" => {
+            arguments(body).and_then(|Reload { stop }| value(app.model_reload(stop)?))
+        }
         _ => Err(no_such_command()),
     }
 }

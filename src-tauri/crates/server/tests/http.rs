@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fastar_api::{
-    ApiError, AppInfo, ChatSummary, Condition, DownloadSettings, ErrorCode, Face, GenerationEvent,
-    Job, JobKind, JobPhase, JobState, Library, MessageStatus, ModelState,
+    ApiError, AppInfo, ChatSummary, Condition, ErrorCode, Face, GenerationEvent, Job, JobKind,
+    JobPhase, JobState, Library, MessageStatus, ModelState, Setting,
 };
 use fastar_app::jobs::{Ended, Leftover, Order, Report, Steering, Workshop};
 use fastar_app::{App, Options};
@@ -527,7 +527,13 @@ fn a_name_that_leads_out_of_the_model_folder_is_no_model() {
         ("model_use", r#"{"file":7}"#),
         ("model_delete", r#"{"path":"good.fst"}"#),
         ("download_start", r#"{"entry":"flash-0731","drafter":true}"#),
-        ("download_settings_set", r#"{"change":{"endpoint":""}}"#),
+        ("setting_set", r#"{"key":"threads"}"#),
+        ("setting_set", r#"{"key":"nonsense","value":1}"#),
+        ("setting_set", r#"{"key":"threads","value":0}"#),
+        ("setting_set", r#"{"key":"models_folder","value":"/etc"}"#),
+        ("setting_reset", r#"{"key":"nonsense"}"#),
+        ("cache_plan", r#"{"cache_bytes":-1}"#),
+        ("model_reload", "{}"),
         ("job_cancel", r#"{"id":"x"}"#),
         ("job_list", "7"),
     ] {
@@ -538,49 +544,49 @@ fn a_name_that_leads_out_of_the_model_folder_is_no_model() {
 }
 
 #[test]
-fn download_settings_are_changed_over_http_and_a_token_never_comes_back() {
+fn settings_are_changed_over_http_and_secrets_never_come_back() {
     let server = Running::new();
-    let change = |change: Value| server.post("download_settings_set", &json!({"change": change}));
-    let wish = json!({
-        "endpoint": "https://mirror.example", "proxy": "http://me:hidden@proxy.example:3128",
-        "bytes_per_second": 1_000_000, "token": "hf_secret", "resume_at_start": true,
-    });
-    let set = change(wish);
-    let text = String::from_utf8(set.body.clone()).unwrap();
+    let set = |key: &str, value: Value| {
+        let reply = server.post("setting_set", &json!({"key": key, "value": value}));
+        let text = String::from_utf8(reply.body.clone()).unwrap();
+        assert!(!text.contains("secret") && !text.contains("hidden"));
+        reply
+    };
+    let value = |list: &[Setting], key: &str| {
+        let setting = list.iter().find(|setting| setting.key == key).unwrap();
+        (setting.value.clone(), setting.is_set)
+    };
+    set("download_endpoint", json!("https://mirror.example/"));
+    set("download_token", json!("hf_secret"));
+    let proxy = json!("http://me:hidden@proxy.example:3128");
+    let list: Vec<Setting> = set("download_proxy", proxy).json();
+    assert_eq!(
+        value(&list, "download_endpoint"),
+        (json!("https://mirror.example"), true)
+    );
+    assert_eq!(value(&list, "download_token"), (json!(true), true));
+    let shown = json!("http://me:***@proxy.example:3128/");
+    assert_eq!(value(&list, "download_proxy"), (shown.clone(), true));
+    assert_eq!(value(&list, "temperature"), (json!(0.6), false));
+    // What is shown may be sent back.
+    assert_eq!(set("download_proxy", shown).json::<Vec<Setting>>(), list);
+
+    let wrong = set("download_endpoint", json!("file:///etc"));
+    assert_eq!(wrong.status, 400);
+    let told = wrong.json::<ApiError>().message;
     assert!(
-        !text.contains("secret") && !text.contains("hidden"),
-        "{text}"
+        told.starts_with("The setting `download_endpoint` cannot be used:"),
+        "{told}"
     );
-    let shown: DownloadSettings = set.json();
-    assert_eq!(
-        shown,
-        DownloadSettings {
-            endpoint: "https://mirror.example".into(),
-            proxy: "http://me:***@proxy.example:3128/".into(),
-            bytes_per_second: Some(1_000_000),
-            has_token: true,
-            resume_at_start: true,
-        }
-    );
-    assert_eq!(
-        server
-            .post("download_settings", &json!({}))
-            .json::<DownloadSettings>(),
-        shown
-    );
-    let wrong = change(json!({
-        "endpoint": "file:///etc", "proxy": "", "bytes_per_second": null, "token": "x", "resume_at_start": false,
-    }));
-    assert_eq!(
-        (wrong.status, wrong.json::<ApiError>().code),
-        (400, ErrorCode::BadRequest)
-    );
-    assert_eq!(
-        server
-            .post("download_settings", &json!({}))
-            .json::<DownloadSettings>(),
-        shown
-    );
+    let now = |server: &Running| {
+        let list = server.post("setting_list", &json!({}));
+        list.json::<Vec<Setting>>()
+    };
+    assert_eq!(now(&server), list);
+    // Another mirror, another token.
+    let list: Vec<Setting> = set("download_endpoint", json!("")).json();
+    assert_eq!(value(&list, "download_endpoint"), (json!(null), false));
+    assert_eq!(value(&list, "download_token"), (json!(false), false));
 }
 
 #[test]

@@ -498,51 +498,6 @@ entry: string,
  */
 drafter: boolean, };
 
-export type DownloadSettings = { 
-/**
- * Address of a mirror; empty for the hub itself (or what HF_ENDPOINT says).
- */
-endpoint: string, 
-/**
- * Address of a proxy, its password replaced by stars; empty for what the system says.
- */
-proxy: string, 
-/**
- * Most bytes a second; none for as fast as it goes.
- */
-bytes_per_second: number | null, 
-/**
- * A token is stored. The token itself is never sent to a face.
- */
-has_token: boolean, 
-/**
- * Downloads that were running when the app ended go on by themselves at the next start.
- */
-resume_at_start: boolean, };
-
-export type DownloadSettingsChange = { 
-/**
- * Address of a mirror; empty for the hub itself. A stored token belongs to the address it was entered for: it is forgotten
- * when the address changes and no new one is given.
- */
-endpoint: string, 
-/**
- * Address of a proxy; unchanged when it is the text that [`DownloadSettings::proxy`] shows.
- */
-proxy: string, 
-/**
- * Most bytes a second; none for as fast as it goes.
- */
-bytes_per_second: number | null, 
-/**
- * A new token; empty forgets the stored one, none leaves it.
- */
-token: string | null, 
-/**
- * See [`DownloadSettings::resume_at_start`].
- */
-resume_at_start: boolean, };
-
 export type JobKind = "download" | "verify" | "repair";
 
 export type JobState = "queued" | "running" | "paused" | "failed" | "done" | "cancelled";
@@ -610,3 +565,137 @@ outcome: string | null,
  * When the person asked for it.
  */
 created_at: number, };
+
+export type SettingScope = "live" | "next_message" | "reload_model" | "restart_app";
+
+export type SettingSection = "appearance" | "answers" | "performance" | "models" | "logs";
+
+export type SettingKind = { "kind": "address" } | { "kind": "path" } | { "kind": "secret" } | { "kind": "whole", 
+/**
+ * The least.
+ */
+min: number, 
+/**
+ * The most.
+ */
+max: number, } | { "kind": "decimal", 
+/**
+ * The least.
+ */
+min: number, 
+/**
+ * The most.
+ */
+max: number, } | { "kind": "switch" } | { "kind": "choice", 
+/**
+ * The words.
+ */
+options: Array<string>, };
+
+export type Setting = { 
+/**
+ * Names it in a request, in the file, and in errors.
+ */
+key: string, 
+/**
+ * Where it is shown.
+ */
+section: SettingSection, 
+/**
+ * When a change counts.
+ */
+scope: SettingScope, 
+/**
+ * What it does, in one or two sentences.
+ */
+help: string, 
+/**
+ * What counts while nothing is chosen; none where the app finds the best by itself.
+ */
+default: boolean | number | string | null, 
+/**
+ * What is chosen, or the default.
+ */
+value: boolean | number | string | null, 
+/**
+ * Something is chosen.
+ */
+is_set: boolean, 
+/**
+ * What the model in use really works with, where that is known.
+ */
+in_use: boolean | number | string | null, 
+/**
+ * The choice waits for its scope: the model in use was loaded with another one.
+ */
+pending: boolean, 
+/**
+ * Was given when FaStar was started, which comes before the choice for this run.
+ */
+given: boolean, 
+/**
+ * Why what is in the file does not count, a sentence.
+ */
+problem: string | null, } & ({ "kind": "address" } | { "kind": "path" } | { "kind": "secret" } | { "kind": "whole", 
+/**
+ * The least.
+ */
+min: number, 
+/**
+ * The most.
+ */
+max: number, } | { "kind": "decimal", 
+/**
+ * The least.
+ */
+min: number, 
+/**
+ * The most.
+ */
+max: number, } | { "kind": "switch" } | { "kind": "choice", 
+/**
+ * The words.
+ */
+options: Array<string>, });
+
+export type CachePlan = { 
+/**
+ * Bytes it would take.
+ */
+cache_bytes: number, 
+/**
+ * Experts that would fit.
+ */
+slots: number, 
+/**
+ * Experts there are.
+ */
+experts: number, 
+/**
+ * Bytes of the weights that are in memory in any case.
+ */
+dense_bytes: number, 
+/**
+ * Why it is not what was asked for, a sentence.
+ */
+note: string | null, 
+/**
+ * The smallest cache that works, in bytes.
+ */
+fewest_bytes: number, 
+/**
+ * The largest one that fits now.
+ */
+most_bytes: number, 
+/**
+ * One for every expert.
+ */
+all_bytes: number, 
+/**
+ * About how many tokens a second answers would get; none before enough was measured.
+ */
+tokens_per_second: number | null, 
+/**
+ * About what share of the experts asked for would be in memory, from 0 to 1.
+ */
+hit_rate: number | null, };

@@ -5,16 +5,16 @@
 import type {
   ApiError,
   AppInfo,
+  CachePlan,
   Chat,
   ChatSummary,
   DownloadRequest,
-  DownloadSettings,
-  DownloadSettingsChange,
   GenerationEvent,
   Job,
   Library,
   ModelMemory,
   ModelState,
+  Setting,
 } from '../api/types';
 
 export type OnEvent = (event: GenerationEvent) => void;
@@ -40,8 +40,6 @@ export interface Backend {
   downloadStart(request: DownloadRequest): Promise<void>;
   /** Goes on with a download that has left something on the disk. */
   downloadResume(file: string): Promise<void>;
-  downloadSettings(): Promise<DownloadSettings>;
-  downloadSettingsSet(change: DownloadSettingsChange): Promise<DownloadSettings>;
   jobList(): Promise<Job[]>;
   jobPause(id: string): Promise<void>;
   jobResume(id: string): Promise<void>;
@@ -60,6 +58,14 @@ export interface Backend {
   /** Listens to an answer that is already being written. */
   generationAttach(answerId: string, onEvent: OnEvent): Promise<void>;
   generationStop(answerId: string): Promise<void>;
+  settingList(): Promise<Setting[]>;
+  /** Sets one setting; one may change another, so all of them come back. */
+  settingSet(key: string, value: Setting['value']): Promise<Setting[]>;
+  settingReset(key: string): Promise<Setting[]>;
+  /** What a cache for experts of this size would be, or the largest that fits; null where there is nothing to plan. */
+  cachePlan(cacheBytes: number | null): Promise<CachePlan | null>;
+  /** Loads the model in use again; an answer being written is stopped for that, or in the way. */
+  modelReload(stop: boolean): Promise<void>;
   /** Opens an address outside the app, after the person has agreed to it. */
   linkOpen(url: string): Promise<void>;
   /** Calls back when the app stops answering and when it answers again. A desktop window never hears it. */

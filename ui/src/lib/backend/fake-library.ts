@@ -1,20 +1,11 @@
 /** The scripted app's models: files that are not there, and jobs that move on only when the page gets the event `fake-step`. */
-import type {
-  ApiError,
-  CatalogueEntry,
-  DownloadSettings,
-  Job,
-  JobPhase,
-  Library,
-  ModelFile,
-} from '../api/types';
+import type { ApiError, CatalogueEntry, Job, JobPhase, Library, ModelFile } from '../api/types';
 import { type Backend, BackendError } from './backend';
 
 export interface LibraryScenario {
   files?: ModelFile[];
   jobs?: Job[];
   freeBytes?: number | null;
-  settings?: Partial<DownloadSettings>;
   /** Every order is refused with this. */
   refuses?: ApiError;
 }
@@ -211,7 +202,7 @@ export const libraries: Record<string, LibraryScenario> = {
         {
           code: 'no_access',
           message: 'huggingface.co does not give deepseek-ai/DeepSeek-V4-Flash-0731 without a token.',
-          hint: 'Enter a token below, under “Download settings”.',
+          hint: 'Enter a token in the settings.',
           details: 'GET /api/models/deepseek-ai/DeepSeek-V4-Flash-0731/revision/main: 401 Unauthorized',
         },
         { done_bytes: 0, total_bytes: null },
@@ -277,9 +268,6 @@ export const libraries: Record<string, LibraryScenario> = {
   lowspace: { freeBytes: 66.4 * GB },
   left: { files: [incomplete(9.2 * GB, false)] },
   unknownspace: { freeBytes: null },
-  token: {
-    settings: { has_token: true, endpoint: 'https://mirror.example/hf', bytes_per_second: 12_500_000 },
-  },
   refused: {
     files: [whole('DeepSeek-V4-Flash.fst', 159_700_000_000)],
     refuses: {
@@ -304,8 +292,6 @@ type Methods = Pick<
   | 'modelRepair'
   | 'downloadStart'
   | 'downloadResume'
-  | 'downloadSettings'
-  | 'downloadSettingsSet'
   | 'jobList'
   | 'jobPause'
   | 'jobResume'
@@ -322,14 +308,6 @@ export function fakeLibrary(scenario: LibraryScenario, inUse: () => string | nul
     catalogue,
   };
   let jobs: Job[] = structuredClone(scenario.jobs ?? []);
-  let settings: DownloadSettings = {
-    endpoint: '',
-    proxy: '',
-    bytes_per_second: null,
-    has_token: false,
-    resume_at_start: false,
-    ...scenario.settings,
-  };
   let ids = 1;
 
   const find = (id: string): Job => {
@@ -428,23 +406,6 @@ export function fakeLibrary(scenario: LibraryScenario, inUse: () => string | nul
       const left = fileOf(file)?.condition;
       if (left?.condition !== 'incomplete') throw refuse('not_found', 'There is nothing to go on with.');
       begin({ file, title: newest.name, done_bytes: left.done_bytes });
-    },
-    async downloadSettings() {
-      return structuredClone(settings);
-    },
-    async downloadSettingsSet({ token, ...change }) {
-      if (change.endpoint !== '' && !/^https?:/.test(change.endpoint)) {
-        throw refuse(
-          'bad_request',
-          'The address of the mirror cannot be used: it does not begin with https:// or http://.',
-        );
-      }
-      if (token !== null && /\s/.test(token)) {
-        throw refuse('bad_request', 'The access token contains characters that no token has. Copy it again.');
-      }
-      if (token === null && change.endpoint !== settings.endpoint) token = '';
-      settings = { ...change, has_token: token === null ? settings.has_token : token !== '' };
-      return structuredClone(settings);
     },
     async jobList() {
       return structuredClone(jobs);

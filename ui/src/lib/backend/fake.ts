@@ -14,6 +14,7 @@ import type {
 } from '../api/types';
 import { type Backend, BackendError, type OnEvent, Unreachable } from './backend';
 import { fakeLibrary, libraries } from './fake-library';
+import { fakeSettings, settingsScenarios } from './fake-settings';
 import { answers, demo, flash, hostile, scenarios, type Scenario } from './fake-scenarios';
 
 /** Lets a held answer go on. */
@@ -29,8 +30,7 @@ function refuse(code: ApiError['code'], message: string, hint: string | null = n
 
 /** Notes every question in `asked` of the window, so that a test can see how often the page asks. */
 function noted<T extends object>(methods: T, before: () => void): T {
-  const asked: string[] = [];
-  (window as unknown as { asked: string[] }).asked = asked;
+  const asked = ((window as unknown as { asked?: string[] }).asked ??= []);
   const all = methods as Record<string, (...args: unknown[]) => Promise<unknown>>;
   for (const [name, method] of Object.entries(all)) {
     all[name] = async (...args) => {
@@ -136,6 +136,10 @@ export function fake(name: string, holds: number[] = []): Backend {
   return {
     ...noted(
       fakeLibrary(libraries[name] ?? {}, () => inUse()?.path?.split('/').at(-1) ?? null),
+      online,
+    ),
+    ...noted(
+      fakeSettings(settingsScenarios[name] ?? {}, { get: () => model, set: (state) => (model = state) }),
       online,
     ),
     async appInfo() {

@@ -4,15 +4,16 @@
  */
 import type {
   AppInfo,
+  CachePlan,
   Chat,
   ChatSummary,
-  DownloadSettings,
   GenerationEvent,
   Job,
   Library,
   Message,
   ModelMemory,
   ModelState,
+  Setting,
 } from '../api/types';
 import { strings } from '../strings';
 import { type Backend, BackendError, type OnEvent, toBackendError, Unreachable } from './backend';
@@ -178,8 +179,6 @@ export function http(options: HttpOptions): Backend {
     modelRepair: async (file) => void (await call('model_repair', { file })),
     downloadStart: async (request) => void (await call('download_start', { request })),
     downloadResume: async (file) => void (await call('download_resume', { file })),
-    downloadSettings: () => call<DownloadSettings>('download_settings'),
-    downloadSettingsSet: (change) => call<DownloadSettings>('download_settings_set', { change }),
     jobList: () => call<Job[]>('job_list'),
     jobPause: async (id) => void (await call('job_pause', { id })),
     jobResume: async (id) => void (await call('job_resume', { id })),
@@ -194,6 +193,11 @@ export function http(options: HttpOptions): Backend {
     messageRegenerate: (chat_id, onEvent) => follow('message_regenerate', { chat_id }, onEvent),
     generationAttach: (answer_id, onEvent) => follow('generation_attach', { answer_id }, onEvent),
     generationStop: async (answer_id) => void (await call('generation_stop', { answer_id })),
+    settingList: () => call<Setting[]>('setting_list'),
+    settingSet: (key, value) => call<Setting[]>('setting_set', { key, value }),
+    settingReset: (key) => call<Setting[]>('setting_reset', { key }),
+    cachePlan: (cache_bytes) => call<CachePlan | null>('cache_plan', { cache_bytes }),
+    modelReload: async (stop) => void (await call('model_reload', { stop })),
     linkOpen: async (url) => options.openWindow(url),
     onConnection: (listener) => void listeners.push(listener),
   };

@@ -27,9 +27,6 @@ describe('the desktop shell', () => {
     await tauri.modelRepair('m.fst');
     await tauri.downloadStart({ entry: 'e', drafter: true });
     await tauri.downloadResume('m.fst');
-    await tauri.downloadSettings();
-    const change = { endpoint: '', proxy: '', bytes_per_second: null, token: null, resume_at_start: false };
-    await tauri.downloadSettingsSet(change);
     await tauri.jobList();
     await tauri.jobPause('j');
     await tauri.jobResume('j');
@@ -42,6 +39,11 @@ describe('the desktop shell', () => {
     await tauri.chatRestore('c');
     await tauri.generationStop('a');
     await tauri.linkOpen('https://example.org/');
+    await tauri.settingList();
+    await tauri.settingSet('threads', 2);
+    await tauri.settingReset('threads');
+    await tauri.cachePlan(7);
+    await tauri.modelReload(true);
     expect(calls).toEqual([
       ['app_info', {}],
       ['model_state', {}],
@@ -56,8 +58,6 @@ describe('the desktop shell', () => {
       ['model_repair', { file: 'm.fst' }],
       ['download_start', { request: { entry: 'e', drafter: true } }],
       ['download_resume', { file: 'm.fst' }],
-      ['download_settings', {}],
-      ['download_settings_set', { change }],
       ['job_list', {}],
       ['job_pause', { id: 'j' }],
       ['job_resume', { id: 'j' }],
@@ -70,6 +70,11 @@ describe('the desktop shell', () => {
       ['chat_restore', { id: 'c' }],
       ['generation_stop', { answer_id: 'a' }],
       ['link_open', { url: 'https://example.org/' }],
+      ['setting_list', {}],
+      ['setting_set', { key: 'threads', value: 2 }],
+      ['setting_reset', { key: 'threads' }],
+      ['cache_plan', { cache_bytes: 7 }],
+      ['model_reload', { stop: true }],
     ]);
   });
 

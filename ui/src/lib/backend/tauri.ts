@@ -2,14 +2,15 @@
 import { Channel, invoke } from '@tauri-apps/api/core';
 import type {
   AppInfo,
+  CachePlan,
   Chat,
   ChatSummary,
-  DownloadSettings,
   GenerationEvent,
   Job,
   Library,
   ModelMemory,
   ModelState,
+  Setting,
 } from '../api/types';
 import { strings } from '../strings';
 import { type Backend, type OnEvent, toBackendError } from './backend';
@@ -43,8 +44,6 @@ export const tauri: Backend = {
   modelRepair: async (file) => void (await call('model_repair', { file })),
   downloadStart: async (request) => void (await call('download_start', { request })),
   downloadResume: async (file) => void (await call('download_resume', { file })),
-  downloadSettings: () => call<DownloadSettings>('download_settings'),
-  downloadSettingsSet: (change) => call<DownloadSettings>('download_settings_set', { change }),
   jobList: () => call<Job[]>('job_list'),
   jobPause: async (id) => void (await call('job_pause', { id })),
   jobResume: async (id) => void (await call('job_resume', { id })),
@@ -59,6 +58,11 @@ export const tauri: Backend = {
   messageRegenerate: (chat_id, onEvent) => listen('message_regenerate', { chat_id }, onEvent),
   generationAttach: (answer_id, onEvent) => listen('generation_attach', { answer_id }, onEvent),
   generationStop: async (answer_id) => void (await call('generation_stop', { answer_id })),
+  settingList: () => call<Setting[]>('setting_list'),
+  settingSet: (key, value) => call<Setting[]>('setting_set', { key, value }),
+  settingReset: (key) => call<Setting[]>('setting_reset', { key }),
+  cachePlan: (cache_bytes) => call<CachePlan | null>('cache_plan', { cache_bytes }),
+  modelReload: async (stop) => void (await call('model_reload', { stop })),
   linkOpen: async (url) => void (await call('link_open', { url })),
   onConnection: () => {},
 };

@@ -9,6 +9,7 @@ import { spoken } from '../markdown/spoken';
 import { apply, type Conversation, isProvisional, provisional, writing } from './answer';
 import { failure } from './failure';
 import { Models } from './models.svelte';
+import { Settings } from './settings.svelte';
 
 const MODEL_POLL_MS = 400;
 /** How often a page looks whether its server still runs the same model; a desktop window is the app itself. */
@@ -69,9 +70,14 @@ export class App {
   private undoTimer: ReturnType<typeof setTimeout> | undefined;
 
   readonly models: Models;
+  readonly settings: Settings;
 
   constructor(private readonly backend: Backend) {
     this.models = new Models(backend, async () => {
+      this.failureSeen = false;
+      await this.readModel();
+    });
+    this.settings = new Settings(backend, async () => {
       this.failureSeen = false;
       await this.readModel();
     });
@@ -119,7 +125,12 @@ export class App {
     } catch (error) {
       if (!(error instanceof Unreachable)) this.startError = failure(error);
     }
-    await Promise.all([this.readModel(), this.readChats(), this.models.readJobs()]);
+    await Promise.all([
+      this.readModel(),
+      this.readChats(),
+      this.models.readJobs(),
+      this.settings.list ? undefined : this.settings.read(),
+    ]);
   }
 
   /** Reads again what another window or a restart may have changed. */

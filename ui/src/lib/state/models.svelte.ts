@@ -2,15 +2,7 @@
  * Models on the disk, models that can be fetched, and the work on them. The app is asked again each second while something is at
  * work, and else only when a person comes to look; nothing here asks the network for anything.
  */
-import type {
-  ApiError,
-  CatalogueEntry,
-  DownloadSettings,
-  DownloadSettingsChange,
-  Job,
-  Library,
-  ModelFile,
-} from '../api/types';
+import type { ApiError, CatalogueEntry, Job, Library, ModelFile } from '../api/types';
 import { type Backend, Unreachable } from '../backend';
 import { strings } from '../strings';
 import { failure } from './failure';
@@ -33,13 +25,10 @@ export function atWork(job: Job): boolean {
 export class Models {
   library = $state<Library | null>(null);
   jobs = $state<Job[]>([]);
-  settings = $state<DownloadSettings | null>(null);
   /** Why what is shown could not be read. */
   error = $state<ApiError | null>(null);
   /** What a screen reader is told: that something began, stopped or ended, not every percent. */
   announcement = $state('');
-  /** The settings are unfolded. */
-  settingsOpen = $state(false);
   /** The download that ended while nobody looked. */
   private ended = $state<string | null>(null);
   private watched = false;
@@ -99,7 +88,7 @@ export class Models {
     this.watched = open;
     if (!open) return;
     this.ended = null;
-    await Promise.all([this.readLibrary(), this.readSettings(), this.readJobs()]);
+    await Promise.all([this.readLibrary(), this.readJobs()]);
   }
 
   /** Reads again what may have changed while the window was not looked at. */
@@ -114,10 +103,6 @@ export class Models {
       if (asked === this.asked.library) this.library = library;
       this.error = null;
     });
-  }
-
-  private async readSettings(): Promise<void> {
-    await this.read(async () => (this.settings = await this.backend.downloadSettings()));
   }
 
   async readJobs(): Promise<void> {
@@ -205,14 +190,5 @@ export class Models {
     if (refused === null) this.announcement = strings.models.deleted(row.name, freed);
     await this.modelChanged();
     return refused;
-  }
-
-  async saveSettings(change: DownloadSettingsChange): Promise<ApiError | null> {
-    try {
-      this.settings = await this.backend.downloadSettingsSet(change);
-      return null;
-    } catch (error) {
-      return failure(error);
-    }
   }
 }

@@ -45,13 +45,6 @@ function backend(jobList: () => Promise<Job[]>, modelLibrary = async () => libra
       return jobList();
     },
     modelLibrary,
-    downloadSettings: async () => ({
-      endpoint: '',
-      proxy: '',
-      bytes_per_second: null,
-      has_token: false,
-      resume_at_start: false,
-    }),
     jobPause: async () => {
       throw new BackendError({ code: 'busy', message: 'Not now.', hint: null, details: null });
     },

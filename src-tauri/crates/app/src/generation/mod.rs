@@ -43,7 +43,8 @@ struct Shared {
     chats: Arc<Chats>,
     models: Arc<Models>,
     sessions: Sessions,
-    temperature: f32,
+    /// How words are chosen, asked for anew with every answer.
+    sampling: Box<dyn Fn() -> Sampling + Send + Sync>,
     work: Mutex<Work>,
     changed: Condvar,
     /// Held from "is this chat free" over "its rows are written" to "it is in the queue".
@@ -96,13 +97,13 @@ impl Generation {
         chats: Arc<Chats>,
         models: Arc<Models>,
         sessions: Sessions,
-        temperature: f32,
+        sampling: Box<dyn Fn() -> Sampling + Send + Sync>,
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
             chats,
             models,
             sessions,
-            temperature,
+            sampling,
             work: Mutex::default(),
             changed: Condvar::new(),
             beginning: Mutex::default(),
@@ -250,6 +251,18 @@ impl Generation {
         id.map_or(Ok(()), |id| self.stop(&id))
     }
 
+    /// Whether an answer is being written at this moment.
+    pub(crate) fn is_writing(&self) -> bool {
+        lock(&self.shared.work).running.is_some()
+    }
+
+    /// Stops the answer that is being written; those that wait stay in their queue.
+    pub(crate) fn stop_writing(&self) {
+        if let Some(live) = &lock(&self.shared.work).running {
+            live.cancel.cancel();
+        }
+    }
+
     /// Drops what was kept of a chat's computation.
     pub(crate) fn forget(&self, chat_id: &str) {
         self.shared.sessions.forget(chat_id);
@@ -316,7 +329,10 @@ impl Shared {
                         .as_ref()
                         .is_some_and(|r| Some(r.model) != self.models.number_in_use())
                     {
-                        recent = None;
+                        drop(work);
+                        self.keep(recent.take());
+                        work = lock(&self.work);
+                        continue;
                     }
                     if let Some(live) = work.queue.pop_front() {
                         work.running = Some(Arc::clone(&live));
@@ -370,12 +386,7 @@ impl Shared {
             }
         };
         let recent = recent.insert(current);
-        let sampling = Sampling {
-            temperature: self.temperature,
-            top_p: 0.95,
-            seed: random_seed(),
-            ..Sampling::default()
-        };
+        let sampling = (self.sampling)();
         let answer = recent
             .timeline
             .answer(
@@ -554,11 +565,6 @@ fn count(n: usize) -> u32 {
 
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
-}
-
-fn random_seed() -> u64 {
-    // The low half of a version 7 id is 62 random bits.
-    uuid::Uuid::now_v7().as_u64_pair().1
 }
 
 fn stats(answer: &fastar_engine::Answer, loaded: &Loaded) -> AnswerStats {

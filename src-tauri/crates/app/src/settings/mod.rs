@@ -3,7 +3,9 @@
 //! Keys this version does not know are kept, so that an older version does not undo a newer one. A value that its setting does not take counts as
 //! not set and is told about; it stays in the file until the setting is changed.
 
+mod face;
 pub(crate) mod registry;
+pub(crate) mod sampling;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,7 +15,8 @@ use serde_json::{Map, Value};
 use crate::data::{set_aside, write_whole};
 use crate::error::{Error, Result};
 
-use registry::{ALL, MODEL, Setting};
+pub(crate) use face::Given;
+use registry::{ALL, Default, MODEL, Setting};
 
 /// No settings are longer, in bytes.
 const LONGEST: u64 = 1_000_000;
@@ -80,23 +83,26 @@ impl Settings {
     fn wrong(&self) -> Option<String> {
         let sentences: Vec<_> = ALL
             .iter()
-            .filter_map(|setting| {
-                let value = self.values.get(setting.key)?;
-                (!setting.kind.takes(value)).then(|| {
-                    let mut value = value.to_string();
-                    if value.chars().count() > SHOWN {
-                        value = value.chars().take(SHOWN).chain("...".chars()).collect();
-                    }
-                    format!(
-                        "The setting `{}` in {} is {value} and must be {}; until it is changed, the default is used.",
-                        setting.key,
-                        self.file.display(),
-                        setting.kind.words()
-                    )
-                })
-            })
+            .filter_map(|setting| self.problem(setting))
             .collect();
         (!sentences.is_empty()).then(|| sentences.join(" "))
+    }
+
+    /// What is wrong with the value of a setting in the file, a sentence.
+    fn problem(&self, setting: &Setting) -> Option<String> {
+        let value = self.values.get(setting.key)?;
+        (!setting.kind.takes(value)).then(|| {
+            let mut value = value.to_string();
+            if value.chars().count() > SHOWN {
+                value = value.chars().take(SHOWN).chain("...".chars()).collect();
+            }
+            format!(
+                "The setting `{}` in {} is {value} and must be {}; until it is changed, the default is used.",
+                setting.key,
+                self.file.display(),
+                setting.kind.words()
+            )
+        })
     }
 
     /// A value that the setting takes; none where none is set.
@@ -137,9 +143,19 @@ impl Settings {
         self.value(setting).and_then(Value::as_u64)
     }
 
-    /// A switch; off when it is not set.
+    /// A number, or its default.
+    pub(crate) fn decimal(&self, setting: &Setting) -> f64 {
+        match (self.value(setting).and_then(Value::as_f64), setting.default) {
+            (Some(n), _) | (None, Default::Number(n)) => n,
+            (None, _) => 0.0,
+        }
+    }
+
+    /// A switch, or its default.
     pub(crate) fn flag(&self, setting: &Setting) -> bool {
-        self.value(setting).and_then(Value::as_bool) == Some(true)
+        self.value(setting)
+            .and_then(Value::as_bool)
+            .unwrap_or(matches!(setting.default, Default::Switch(true)))
     }
 
     /// Sets values, all or none; none for a default, which is not written.
@@ -237,12 +253,19 @@ mod tests {
             assert!(notice.len() < 500, "{notice}");
             assert_eq!(settings.text(setting), "");
             assert_eq!(settings.number(setting), None);
-            assert!(!settings.flag(setting));
+            assert_eq!(settings.flag(setting), setting.default_value() == true);
+            assert_eq!(
+                settings.decimal(setting),
+                setting.default_value().as_f64().unwrap_or(0.0)
+            );
 
-            let right = match setting.kind {
-                registry::Kind::Text => Value::from("t"),
-                registry::Kind::Number(_) => Value::from(7),
+            let right = match &setting.kind {
+                registry::Kind::Path | registry::Kind::Address { .. } => Value::from("t"),
+                registry::Kind::Secret => continue,
+                registry::Kind::Whole(range) => Value::from(*range.end()),
+                registry::Kind::Decimal(range) => Value::from(*range.end()),
                 registry::Kind::Switch => Value::from(true),
+                registry::Kind::Choice(words) => Value::from(words[0]),
             };
             settings.set(&[(setting, Some(right.clone()))]).unwrap();
             let (_, notice) = Settings::open(dir.path(), "d").unwrap();
@@ -254,7 +277,7 @@ mod tests {
 
     #[test]
     fn numbers_outside_their_range_count_as_not_set() {
-        let few = registry::Kind::Number(1..=512);
+        let few = registry::Kind::Whole(1..=512);
         for (value, takes) in [("0", false), ("1", true), ("512", true), ("513", false)] {
             let value: Value = serde_json::from_str(value).unwrap();
             assert_eq!(few.takes(&value), takes, "{value}");

@@ -95,7 +95,7 @@ impl Script {
             face: Face::Web,
             data_folder: Some(folder.to_path_buf()),
             model: None,
-            temperature: 0.6,
+            temperature: None,
             models_folder: None,
             cache_bytes: None,
             workshop: None,

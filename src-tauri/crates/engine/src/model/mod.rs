@@ -17,9 +17,11 @@ mod mtp;
 mod pass;
 mod rope;
 mod state;
+mod times;
 mod weights;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use fastar_fst::Container;
 use fastar_kernels::product::{Arithmetic, Vectors};
@@ -40,6 +42,8 @@ pub use mtp::Mtp;
 use pass::Pass;
 use rope::{Angles, Rotation};
 pub use state::{Snapshot, State};
+pub use times::Activity;
+use times::Times;
 use weights::{Loader, Weight};
 
 /// A loaded network.
@@ -51,7 +55,9 @@ pub struct Model {
     dense: Option<Dense>,
     /// Experts, where they are not read from the container.
     pager: Option<Pager>,
-    recording: Option<Mutex<Recording>>,
+    /// Which experts tokens take, while that is recorded.
+    recording: Mutex<Option<Recording>>,
+    times: Times,
     arithmetic: Arithmetic,
     reference: bool,
     embed: Embedding,
@@ -91,6 +97,8 @@ pub struct Work {
     pub logits: Vec<f32>,
     /// Streams after the last layer, [n, hc_mult, D].
     pub streams: Vec<f32>,
+    /// When the pass under way began.
+    begun: Option<Instant>,
     normed: Vec<f32>,
     out: Vec<f32>,
     mix: Mix,
@@ -153,7 +161,8 @@ impl Model {
             rotations: [false, true].map(|compressed| Rotation::new(&config, compressed)),
             config,
             pager: None,
-            recording: None,
+            recording: Mutex::default(),
+            times: Times::new(counts.0),
             dense,
             container,
         })
@@ -174,16 +183,26 @@ impl Model {
         self.pager.as_ref()
     }
 
-    /// Records from now on which experts tokens take.
-    pub fn record(&mut self, recording: Recording) {
-        self.recording = Some(Mutex::new(recording));
+    /// Records from now on which experts tokens take, or no longer; what was recorded before comes to its end.
+    pub fn record(&self, recording: Option<Recording>) {
+        *self.recording() = recording;
+    }
+
+    /// The recording under way, if there is one.
+    pub fn recording(&self) -> MutexGuard<'_, Option<Recording>> {
+        self.recording
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was computed so far.
+    pub fn activity(&self) -> Activity {
+        self.times.snapshot()
     }
 
     /// That and why the recording ended early.
     pub fn recording_failure(&self) -> Option<String> {
-        let recording = self.recording.as_ref()?;
-        let recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
-        recording.failure()
+        self.recording().as_ref()?.failure()
     }
 
     /// Whether the roundings of the hosted model are on.
@@ -236,11 +255,12 @@ impl Model {
 
     /// The first part of [`Model::forward`]; a call of [`Model::layer`] for every layer in turn and one of [`Model::finish`] follow.
     pub fn begin(&self, tokens: &[u32], state: &State, work: &mut Work) -> Result<()> {
+        work.begun = Some(Instant::now());
         for (rotation, angles) in self.rotations.iter().zip(&mut work.angles) {
             rotation.angles(state.position, 1, tokens.len(), angles);
         }
         self.foresee(tokens);
-        work.moe.routes = self.recording.is_some().then(Vec::new);
+        work.moe.routes = self.recording().is_some().then(Vec::new);
         self.embed(tokens, &mut work.row, &mut work.streams)
     }
 
@@ -256,10 +276,12 @@ impl Model {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
+        let begin = Instant::now();
         let next = self.layers.get(layer + 1).map(|block| &block.moe);
         let (pass, first) = (self.pass(cancel), state.position);
         let of_layer = &mut state.layers[layer];
         self.layers[layer].forward(self, pass, next, tokens, first, of_layer, work)?;
+        self.times.layer(layer, begin.elapsed());
         if !all_finite(&work.streams) {
             return Err(Error::NotFinite(format!(
                 "Layer {layer} of the model computed a value that is not a number at position {first}. The model file may be damaged; check it, or convert the checkpoint again."
@@ -311,6 +333,9 @@ impl Model {
                 "the head computed values that are not numbers; those tokens are left out"
             );
         }
+        if let Some(begun) = work.begun.take() {
+            self.times.pass(tokens.len(), begun.elapsed());
+        }
         Ok(())
     }
 
@@ -334,7 +359,11 @@ impl Model {
 
     /// Writes the experts of a step's tokens, which `routes` has as [layers, n, taken], to the recording.
     fn write_routes(&self, n: usize, is_first: bool, routes: Option<Vec<u16>>) {
-        let (Some(recording), Some(routes)) = (&self.recording, routes) else {
+        let Some(routes) = routes else {
+            return;
+        };
+        let mut recording = self.recording();
+        let Some(recording) = recording.as_mut() else {
             return;
         };
         let taken = self.config.num_experts_per_tok;
@@ -351,7 +380,6 @@ impl Model {
             (0, false, _) => Kind::Chunk,
             _ => Kind::Prefill,
         };
-        let mut recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
         recording.step((0..).map(kind).zip(tokens.chunks_exact(width)));
     }
 

@@ -56,6 +56,17 @@ pub struct Sizes {
     pub taken: usize,
 }
 
+/// An expert as it is now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PageView {
+    /// It is in memory, read whole.
+    pub is_resident: bool,
+    /// The layer that is being computed takes it.
+    pub is_used: bool,
+    /// What its past uses are worth now: each counts one and fades within tens of tokens.
+    pub heat: f64,
+}
+
 /// The experts of one model, in memory or on the way.
 pub struct Pager {
     shared: Arc<Shared>,
@@ -179,6 +190,18 @@ impl Pager {
         drop(table);
         pages.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         pages
+    }
+
+    /// Every expert as it is now, layer by layer.
+    pub fn pages(&self) -> Vec<PageView> {
+        let table = self.shared.lock();
+        (0..table.count())
+            .map(|page| PageView {
+                is_resident: table.is_whole(page),
+                is_used: table.is_used(page),
+                heat: table.policy.heat(page),
+            })
+            .collect()
     }
 
     /// The experts a layer needs, in ascending order, each with the number of tokens that take it. One request is active at a time; another waits

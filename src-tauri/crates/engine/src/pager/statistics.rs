@@ -36,6 +36,8 @@ pub struct Statistics {
     pub layers: Vec<LayerStatistics>,
     /// Numbers of the latest step alone: one token of an answer, or one chunk of a prompt.
     pub last: StepStatistics,
+    /// Sums over the steps of a single token, but for the latest: what writing answers costs.
+    pub alone: LayerStatistics,
 }
 
 /// Numbers of one layer.
@@ -119,6 +121,8 @@ pub(super) struct Counts {
     pub before: LayerCounts,
     pub before_bytes: Count,
     pub step: Count,
+    /// Sums over the steps of a single token.
+    pub alone: LayerCounts,
 }
 
 impl Counts {
@@ -137,17 +141,22 @@ impl Counts {
             before: LayerCounts::default(),
             before_bytes: Count::default(),
             step: Count::default(),
+            alone: LayerCounts::default(),
         }
     }
 
     /// A step begins.
     pub fn step(&self, tokens: usize) {
-        let sum =
-            |part: fn(&LayerCounts) -> &Count| self.layers.iter().map(|l| part(l).get()).sum();
-        self.before.hits.set(sum(|l| &l.hits));
-        self.before.misses.set(sum(|l| &l.misses));
-        self.before.late.set(sum(|l| &l.late));
-        self.before.waited.set(sum(|l| &l.waited));
+        let was_alone = self.step.get() == 1;
+        let parts: [fn(&LayerCounts) -> &Count; 4] =
+            [|l| &l.hits, |l| &l.misses, |l| &l.late, |l| &l.waited];
+        for part in parts {
+            let sum: u64 = self.layers.iter().map(|l| part(l).get()).sum();
+            if was_alone {
+                part(&self.alone).add(sum.saturating_sub(part(&self.before).get()));
+            }
+            part(&self.before).set(sum);
+        }
         self.before_bytes.set(self.demand_bytes.get());
         self.step.set(tokens as u64);
     }
@@ -190,6 +199,12 @@ impl Counts {
                 late: since(late, &self.before.late),
                 waited: waited.saturating_sub(Duration::from_nanos(self.before.waited.get())),
                 demand_bytes: since(self.demand_bytes.get(), &self.before_bytes),
+            },
+            alone: LayerStatistics {
+                hits: self.alone.hits.get(),
+                misses: self.alone.misses.get(),
+                late: self.alone.late.get(),
+                waited: Duration::from_nanos(self.alone.waited.get()),
             },
             layers,
         }

@@ -132,6 +132,23 @@ impl Table {
         held.chain(coming)
     }
 
+    /// Experts there are.
+    pub fn count(&self) -> u32 {
+        self.slot_of.len() as u32
+    }
+
+    /// Whether a page is in a slot, read whole.
+    pub fn is_whole(&self, page: u32) -> bool {
+        let slot = self.slots.get(self.slot_of[page as usize] as usize);
+        slot.is_some_and(|slot| slot.content == Content::Page)
+    }
+
+    /// Whether the active request has this page, or waits for it.
+    pub fn is_used(&self, page: u32) -> bool {
+        let (layer, expert) = (page as usize / self.experts, page as usize % self.experts);
+        self.busy && layer == self.layer && self.want[expert] != Want::No
+    }
+
     fn is_wanted(&self, page: u32) -> Option<usize> {
         let (layer, expert) = (page as usize / self.experts, page as usize % self.experts);
         (self.busy && layer == self.layer && self.want[expert] == Want::Missing).then_some(expert)

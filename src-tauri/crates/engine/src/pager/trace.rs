@@ -382,6 +382,21 @@ impl Recording {
             self.tokens
         ))
     }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the whole tokens in the file, and of its header.
+    pub fn bytes(&self) -> u64 {
+        (HEADER_BYTES + self.tokens as usize * self.recorder.record.len()) as u64
+    }
+
+    /// Whether the disk took everything so far.
+    pub fn is_whole(&self) -> bool {
+        self.failed.is_none()
+    }
 }
 
 /// Reads until the buffer is full or nothing comes any more; how much came.

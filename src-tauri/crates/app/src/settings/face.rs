@@ -1,0 +1,219 @@
+//! Settings as a face sees and changes them: one list, one at a time, and what a change means.
+
+use fastar_api::{CachePlan, ModelState, Setting as Shown};
+use serde_json::Value;
+
+use super::Settings;
+use super::registry::{
+    ALL, CONTEXT, DOWNLOAD_ENDPOINT, DOWNLOAD_LIMIT, DOWNLOAD_PROXY, EXACT, EXPERT_CACHE, Kind,
+    MODEL, MODELS_FOLDER, READ_AHEAD, Setting, TEMPERATURE, THREADS, find,
+};
+use crate::error::{Error, Result, lock};
+use crate::models::Wish;
+use crate::{App, downloads};
+
+impl App {
+    /// Every setting as it is now, in the order of the screen.
+    pub fn setting_list(&self) -> Vec<Shown> {
+        let loaded = self.0.models.loaded();
+        let settings = lock(&self.0.settings);
+        let now = self.0.models.wish(&settings);
+        ALL.into_iter()
+            .map(|setting| {
+                let default = setting.default_value();
+                let (value, is_set) = self.value(&settings, setting, &default);
+                let with = loaded.as_ref().map(|loaded| &loaded.with);
+                Shown {
+                    key: setting.key.into(),
+                    section: setting.section,
+                    kind: setting.kind.shown(),
+                    scope: setting.scope,
+                    help: setting.help.into(),
+                    in_use: loaded
+                        .as_ref()
+                        .map_or(Value::Null, |loaded| in_use(setting, loaded)),
+                    pending: with.is_some_and(|with| part(setting, with) != part(setting, &now)),
+                    given: self.is_given(setting),
+                    problem: settings.problem(setting),
+                    default,
+                    value,
+                    is_set,
+                }
+            })
+            .collect()
+    }
+
+    /// Whether unfinished downloads go on by themselves at the next start.
+    pub fn resumes_downloads(&self) -> bool {
+        downloads::resume_at_start(&lock(&self.0.settings))
+    }
+
+    /// Sets one setting and returns all of them: one may change another. Null and an empty address are as good as a reset.
+    ///
+    /// # Errors
+    /// When there is no such setting, it takes no such value (which is told with the setting's name), or the disk refuses. Nothing is changed then.
+    pub fn setting_set(&self, key: &str, value: &Value) -> crate::Result<Vec<Shown>> {
+        let setting = known(key)?;
+        let wrong = |what: &str| Error::BadRequest(format!("The setting `{key}` {what}."));
+        if value.is_null() {
+            return self.setting_reset(key);
+        }
+        match setting.kind {
+            // A face names no paths: it could name any file of the computer.
+            Kind::Path => return Err(wrong("is chosen in a dialog of the desktop app").into()),
+            Kind::Secret => {
+                let token = value.as_str().ok_or_else(|| wrong("must be a text"))?;
+                downloads::set_token(&lock(&self.0.settings), self.0.data.path(), token)?;
+                return Ok(self.setting_list());
+            }
+            _ => {}
+        }
+        {
+            let mut settings = lock(&self.0.settings);
+            let is_proxy = setting.key == DOWNLOAD_PROXY.key;
+            if is_proxy && *value == downloads::shown_proxy(&settings) {
+                // What is shown has stars for the password.
+                drop(settings);
+                return Ok(self.setting_list());
+            }
+            let value = setting.kind.check(value).map_err(|what| wrong(&what))?;
+            let keep = value != "" && value != setting.default_value();
+            settings.set(&[(setting, keep.then_some(value))])?;
+        }
+        self.applied(setting)?;
+        Ok(self.setting_list())
+    }
+
+    /// Goes back to the default of one setting, and returns all of them.
+    ///
+    /// # Errors
+    /// When there is no such setting, or the disk refuses.
+    pub fn setting_reset(&self, key: &str) -> crate::Result<Vec<Shown>> {
+        let setting = known(key)?;
+        if setting.key == MODEL.key {
+            self.0.models.use_demo()?;
+        } else if matches!(setting.kind, Kind::Secret) {
+            downloads::forget_token(self.0.data.path())?;
+        } else {
+            lock(&self.0.settings).set(&[(setting, None)])?;
+        }
+        self.applied(setting)?;
+        Ok(self.setting_list())
+    }
+
+    /// What a cache for experts of this many bytes would be; the largest that fits when none. None while no model is ready, and where all of it is in memory.
+    pub fn cache_plan(&self, cache_bytes: Option<u64>) -> Option<CachePlan> {
+        let loaded = self.0.models.loaded()?;
+        let preview = loaded.model.preview(cache_bytes)?;
+        Some(CachePlan {
+            cache_bytes: preview.plan.cache_bytes,
+            slots: preview.plan.slots as u64,
+            experts: preview.plan.experts as u64,
+            dense_bytes: preview.plan.dense_bytes,
+            note: preview.plan.note,
+            fewest_bytes: preview.fewest_bytes,
+            most_bytes: preview.most_bytes,
+            all_bytes: preview.all_bytes,
+            tokens_per_second: preview.speed.map(|speed| speed.tokens_per_second),
+            hit_rate: preview.speed.map(|speed| speed.hit_rate),
+        })
+    }
+
+    /// Loads the model in use again, so that settings count that wait for that. An answer being written is stopped if `stop`; those that wait stay in their queue.
+    ///
+    /// # Errors
+    /// When an answer is being written and may not be stopped.
+    pub fn model_reload(&self, stop: bool) -> crate::Result<ModelState> {
+        if !stop && self.0.generation.is_writing() {
+            return Err(Error::Answering.into());
+        }
+        let state = self.0.models.reload()?;
+        self.0.generation.stop_writing();
+        Ok(state)
+    }
+
+    /// What counts of a setting, and whether that was chosen.
+    fn value(&self, settings: &Settings, setting: &Setting, default: &Value) -> (Value, bool) {
+        match setting.kind {
+            Kind::Secret => {
+                let has = downloads::has_token(settings, self.0.data.path());
+                (has.into(), has)
+            }
+            _ => match settings.value(setting) {
+                Some(_) if setting.key == DOWNLOAD_PROXY.key => {
+                    (downloads::shown_proxy(settings).into(), true)
+                }
+                Some(value) => (value.clone(), true),
+                None => (default.clone(), false),
+            },
+        }
+    }
+
+    fn is_given(&self, setting: &Setting) -> bool {
+        let given = &self.0.given;
+        match setting.key {
+            key if key == EXPERT_CACHE.key => given.cache,
+            key if key == TEMPERATURE.key => given.temperature,
+            key if key == MODEL.key => given.model,
+            key if key == MODELS_FOLDER.key => self.0.models_folder.is_some(),
+            _ => false,
+        }
+    }
+
+    /// What a change does besides being kept.
+    fn applied(&self, setting: &Setting) -> Result<()> {
+        let settings = lock(&self.0.settings);
+        match setting.key {
+            key if key == DOWNLOAD_LIMIT.key => {
+                self.0.jobs.set_limit(downloads::limit(&settings));
+            }
+            key if key == DOWNLOAD_ENDPOINT.key => {
+                downloads::moved(&settings, self.0.data.path())?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// What was given for this run and comes before the settings.
+pub(crate) struct Given {
+    pub(crate) cache: bool,
+    pub(crate) temperature: bool,
+    pub(crate) model: bool,
+}
+
+fn known(key: &str) -> Result<&'static Setting> {
+    find(key).ok_or_else(|| {
+        let key: String = key.chars().take(60).collect();
+        Error::BadRequest(format!("There is no setting `{key}`."))
+    })
+}
+
+/// What of a wish to load belongs to a setting; null for the others.
+fn part(setting: &Setting, wish: &Wish) -> Value {
+    match setting.key {
+        key if key == EXPERT_CACHE.key => wish.cache_bytes.into(),
+        key if key == THREADS.key => wish.threads.into(),
+        key if key == CONTEXT.key => wish.context.into(),
+        key if key == READ_AHEAD.key => wish.read_ahead.into(),
+        key if key == EXACT.key => wish.exact.into(),
+        _ => Value::Null,
+    }
+}
+
+/// What the model in use really works with.
+fn in_use(setting: &Setting, loaded: &crate::models::Loaded) -> Value {
+    let facts = loaded.model.facts();
+    match setting.key {
+        // Where all of it is in memory there is no cache.
+        key if key == EXPERT_CACHE.key && facts.memory.cache_bytes > 0 => {
+            facts.memory.cache_bytes.into()
+        }
+        key if key == THREADS.key => facts.threads.into(),
+        key if key == CONTEXT.key => facts.context.into(),
+        key if key == READ_AHEAD.key => loaded.with.read_ahead.into(),
+        key if key == EXACT.key => loaded.with.exact.into(),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,77 @@
+/** Settings, monitor and help with the real app: the demo model lies on the disk as a file, so its experts are paged. */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { answers, expect, send, settled, test as base } from '../page';
+import { expected } from '../expected';
+import { Server } from '../server';
+
+const demo = fileURLToPath(new URL('../../../src-tauri/crates/app/demo', import.meta.url));
+
+const test = base.extend<{ server: Server }>({
+  server: async ({}, use) => {
+    const program = process.env.FASTAR_BIN;
+    if (!program) throw new Error('FASTAR_BIN must name the built `fastar` program.');
+    const folder = mkdtempSync(join(tmpdir(), 'fastar-paged-'));
+    const model = join(folder, 'demo.fst');
+    execFileSync(program, ['convert', demo, model], { stdio: 'pipe' });
+    const server = new Server({ FASTAR_MODEL: model });
+    await server.start();
+    await use(server);
+    await server.remove();
+    rmSync(folder, { recursive: true, force: true });
+  },
+});
+
+test('another cache size is planned before, counts after a reload, and the real value is shown', async ({
+  page,
+  server,
+}) => {
+  await page.goto(server.address);
+  await send(page, 'Hello!');
+  await settled(page);
+  await page.keyboard.press('Control+,');
+  const panel = page.getByTestId('settings-panel');
+  await panel.getByRole('tab', { name: 'Performance' }).click();
+  const plan = panel.getByTestId('cache-plan');
+  await expect(plan).toContainText('Room for 96 of 96 experts (100 %).');
+  const setting = panel.locator('[data-setting=expert_cache_bytes]');
+  const before = /In use now: ([\d.]+ MB)\./.exec(await setting.innerText())?.[1];
+  // All 96 experts of the demo, exactly.
+  expect(before).toBeTruthy();
+
+  await panel.locator('#setting-expert_cache_bytes').fill('0.002');
+  await page.keyboard.press('Enter');
+  const slots = Number(/Room for (\d+) of 96 experts/.exec(await plan.innerText())?.[1]);
+  await expect(plan).not.toContainText('Room for 96');
+  await expect(setting).toContainText(`In use now: ${before}.`);
+  await panel.getByTestId('reload').click();
+  await expect(panel.getByTestId('reload')).toHaveCount(0);
+  await expect(setting).not.toContainText(`In use now: ${before}.`);
+  await expect(setting).toContainText(/In use now: [\d.]+ MB\./);
+  expect(slots).toBeGreaterThan(0);
+  const file = JSON.parse(readFileSync(join(server.folder, 'settings.json'), 'utf8'));
+  expect(file).toEqual({ expert_cache_bytes: 2_000_000 });
+
+  // It still writes the same.
+  await page.keyboard.press('Escape');
+  await send(page, 'Who are you?');
+  await settled(page);
+  await page.keyboard.press('Control+n');
+  await send(page, 'Who are you?');
+  await settled(page);
+  await expect(answers(page)).toHaveText([expected('Who are you?')]);
+});
+
+test('a choice of colours is there again after a restart', async ({ page, server }) => {
+  await page.goto(server.address);
+  await page.keyboard.press('Control+,');
+  await page.getByRole('radio', { name: 'Dark' }).check();
+  await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
+  await server.kill();
+  await server.start();
+  await page.reload();
+  await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
+});
