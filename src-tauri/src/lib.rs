@@ -128,6 +128,9 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             commands::settings::setting_reset,
             commands::settings::cache_plan,
             commands::settings::model_reload,
+            commands::system::monitor,
+            commands::system::trace_start,
+            commands::system::trace_stop,
         ])
         .setup(|tauri| {
             let handle = tauri.handle();

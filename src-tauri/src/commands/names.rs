@@ -34,4 +34,7 @@ const COMMANDS: &[&str] = &[
     "setting_reset",
     "cache_plan",
     "model_reload",
+    "monitor",
+    "trace_start",
+    "trace_stop",
 ];

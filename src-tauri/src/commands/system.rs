@@ -1,6 +1,6 @@
-//! Facts about the app, and links.
+//! Facts about the app, what it is doing, and links.
 
-use fastar_api::{ApiError, AppInfo};
+use fastar_api::{ApiError, AppInfo, Monitor, TraceFile};
 use fastar_app::{App, guard};
 use tauri::State;
 
@@ -11,6 +11,21 @@ type Result<T> = std::result::Result<T, ApiError>;
 #[tauri::command(rename_all = "snake_case", async)]
 pub(crate) fn app_info(app: State<'_, App>) -> Result<AppInfo> {
     guard(|| Ok(app.app_info()))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn monitor(app: State<'_, App>) -> Result<Monitor> {
+    guard(|| Ok(app.monitor()))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn trace_start(app: State<'_, App>) -> Result<TraceFile> {
+    guard(|| app.trace_start())
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn trace_stop(app: State<'_, App>) -> Result<Option<TraceFile>> {
+    guard(|| app.trace_stop())
 }
 
 #[tauri::command(rename_all = "snake_case", async)]

@@ -67,6 +67,7 @@ test('another cache size is planned before, counts after a reload, and the real 
 
 test('a choice of colours is there again after a restart', async ({ page, server }) => {
   await page.goto(server.address);
+  await expect(page.getByTestId('composer')).toBeFocused();
   await page.keyboard.press('Control+,');
   await page.getByRole('radio', { name: 'Dark' }).check();
   await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
@@ -74,4 +75,32 @@ test('a choice of colours is there again after a restart', async ({ page, server
   await server.start();
   await page.reload();
   await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
+});
+
+test('the monitor shows the real numbers of the model, and a recording can be simulated', async ({
+  page,
+  server,
+}) => {
+  await page.goto(server.address);
+  await expect(page.getByTestId('composer')).toBeFocused();
+  await page.keyboard.press('Control+Shift+m');
+  const panel = page.getByTestId('monitor-panel');
+  await expect(panel.getByTestId('expert-map')).toHaveAccessibleName(
+    /Map of 6 layers with 16 experts each; \d+ experts/,
+  );
+  await panel.getByRole('button', { name: 'Record', exact: true }).click();
+  await expect(panel.getByTestId('recording')).toContainText('Recording, 32 B so far');
+  await page.keyboard.press('Escape');
+  await send(page, 'Tell me a story about a fox.');
+  await settled(page);
+  await page.keyboard.press('Control+Shift+m');
+  // Experts of the demo that this story took are in memory now.
+  await expect(panel).toContainText(/\d+ of 96 places are filled; the model has 96 experts\./);
+  await expect(panel.getByRole('meter')).toHaveAttribute('aria-valuetext', /FaStar uses [\d.]+ [MG]B of the/);
+  await panel.getByRole('button', { name: 'Stop' }).click();
+  await expect(panel.getByTestId('recorded')).toBeVisible();
+  const path = await panel.locator('.path').innerText();
+  const program = process.env.FASTAR_BIN ?? '';
+  const simulated = execFileSync(program, ['simulate', path], { encoding: 'utf8' });
+  expect(simulated).toContain('tokens through 6 layers of 16 experts');
 });

@@ -8,6 +8,7 @@ mod error;
 mod job;
 mod library;
 mod model;
+mod monitor;
 mod setting;
 mod typescript;
 
@@ -20,5 +21,6 @@ pub use library::{CatalogueEntry, Condition, DownloadRequest, Library, ModelFile
 pub use model::{
     AppInfo, Face, ModelInfo, ModelMemory, ModelState, Paging, PagingLayer, PagingStep,
 };
+pub use monitor::{Activity, Monitor, Process, TraceFile};
 pub use setting::{CachePlan, Setting, SettingKind, SettingScope, SettingSection};
 pub use typescript::typescript;

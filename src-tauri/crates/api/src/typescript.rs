@@ -3,10 +3,11 @@
 use ts_rs::{Config, TS};
 
 use crate::{
-    AnswerStats, ApiError, AppInfo, CachePlan, CatalogueEntry, Chat, ChatSummary, Condition,
-    DownloadRequest, ErrorCode, Face, Finish, GenerationEvent, Job, JobKind, JobPhase, JobState,
-    Library, Message, MessageStatus, ModelFile, ModelInfo, ModelMemory, ModelState, Paging,
-    PagingLayer, PagingStep, Role, Setting, SettingKind, SettingScope, SettingSection,
+    Activity, AnswerStats, ApiError, AppInfo, CachePlan, CatalogueEntry, Chat, ChatSummary,
+    Condition, DownloadRequest, ErrorCode, Face, Finish, GenerationEvent, Job, JobKind, JobPhase,
+    JobState, Library, Message, MessageStatus, ModelFile, ModelInfo, ModelMemory, ModelState,
+    Monitor, Paging, PagingLayer, PagingStep, Process, Role, Setting, SettingKind, SettingScope,
+    SettingSection, TraceFile,
 };
 
 /// The whole text of `ui/src/lib/api/types.ts`.
@@ -55,6 +56,10 @@ pub fn typescript() -> String {
         SettingKind,
         Setting,
         CachePlan,
+        Activity,
+        Process,
+        TraceFile,
+        Monitor,
     );
     out
 }

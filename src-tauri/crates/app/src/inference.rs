@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastar_engine::{
-    Answer, Cancel, Engine, Event, Message, ModelFacts, Options, Sampling, Session, Statistics,
-    plan::Preview,
+    Activity, Answer, Cancel, Engine, Event, Message, ModelFacts, Options, PageView, Sampling,
+    Session, Statistics, plan::Preview,
 };
 
 /// Where a model comes from.
@@ -32,6 +32,22 @@ pub trait Model: Send + Sync {
     }
     /// See [`Engine::preview`].
     fn preview(&self, _cache_bytes: Option<u64>) -> Option<Preview> {
+        None
+    }
+    /// See [`Engine::activity`].
+    fn activity(&self) -> Activity {
+        Activity::default()
+    }
+    /// See [`Engine::pages`].
+    fn pages(&self) -> Option<Vec<PageView>> {
+        None
+    }
+    /// See [`Engine::record`].
+    fn record(&self, _path: Option<&Path>) -> fastar_engine::Result<()> {
+        Ok(())
+    }
+    /// See [`Engine::recorded`].
+    fn recorded(&self) -> Option<(PathBuf, u64, bool)> {
         None
     }
 }
@@ -98,6 +114,22 @@ impl Model for EngineModel {
 
     fn preview(&self, cache_bytes: Option<u64>) -> Option<Preview> {
         self.0.preview(cache_bytes)
+    }
+
+    fn activity(&self) -> Activity {
+        self.0.activity()
+    }
+
+    fn pages(&self) -> Option<Vec<PageView>> {
+        self.0.pages()
+    }
+
+    fn record(&self, path: Option<&Path>) -> fastar_engine::Result<()> {
+        self.0.record(path)
+    }
+
+    fn recorded(&self) -> Option<(PathBuf, u64, bool)> {
+        self.0.recorded()
     }
 }
 

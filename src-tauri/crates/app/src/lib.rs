@@ -16,6 +16,7 @@ pub mod jobs;
 mod library;
 mod links;
 mod models;
+mod monitor;
 mod preferences;
 mod sessions;
 mod settings;
@@ -134,6 +135,8 @@ struct Inner {
     models: Arc<Models>,
     settings: Arc<Mutex<Settings>>,
     given: Given,
+    /// Held while a recording begins: two would take one name.
+    tracing: Mutex<()>,
     workshop: Arc<dyn Workshop>,
     models_folder: Option<PathBuf>,
     chats: Arc<Chats>,
@@ -211,6 +214,7 @@ impl App {
             models,
             settings,
             given,
+            tracing: Mutex::default(),
             workshop,
             models_folder,
             chats,

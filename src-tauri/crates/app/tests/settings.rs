@@ -235,6 +235,45 @@ fn a_cache_of_another_size_counts_after_a_reload_and_the_plan_said_so_before() {
 }
 
 #[test]
+fn the_monitor_shows_what_the_engine_did_and_a_recording_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = paged(folder.path());
+    let before = app.monitor();
+    let activity = before.activity.unwrap();
+    assert_eq!((activity.prompt_tokens, activity.answer_tokens), (0, 0));
+    assert_eq!(before.experts.len(), 6);
+    assert!(before.experts.iter().all(|layer| layer.len() == 16));
+    assert_eq!(before.recording, None);
+    assert_eq!(app.trace_stop().unwrap(), None);
+
+    let begun = app.trace_start().unwrap();
+    assert!(Path::new(&begun.path).starts_with(folder.path().join("data/traces")));
+    let heard = hear(&mut app.message_send(None, "Hello!").unwrap());
+    let stats = heard.answer().stats.clone().unwrap();
+    let now = app.monitor();
+    let activity = now.activity.unwrap();
+    // The last token of an answer is not computed: nothing follows from it.
+    let computed = u64::from(stats.prompt_tokens + stats.answer_tokens) - 1;
+    assert_eq!(activity.prompt_tokens + activity.answer_tokens, computed);
+    assert_eq!(activity.layers_ms.len(), 6);
+    assert!(activity.layers_ms.iter().all(|ms| *ms > 0.0));
+    let memory = app.model_memory().unwrap().paging.unwrap();
+    assert_eq!(memory.tokens, computed);
+    let resident = now.experts.concat().chars().filter(|c| *c != '.').count();
+    assert_eq!(resident as u64, memory.filled);
+    assert_eq!(now.load, before.load);
+
+    // A byte of kind and a byte for each of 6 layers and 4 experts, after 32 of the header.
+    let ended = app.trace_stop().unwrap().unwrap();
+    let bytes = std::fs::read(&ended.path).unwrap();
+    assert_eq!((bytes.len() as u64, ended.whole), (ended.bytes, true));
+    assert_eq!(&bytes[..8], b"FSTROUTE");
+    let taken = u64::from(u32::from_le_bytes(bytes[20..24].try_into().unwrap()));
+    assert_eq!(ended.bytes, 32 + computed * (1 + 6 * taken));
+    assert_eq!(app.monitor().recording, None);
+}
+
+#[test]
 fn a_reload_that_fails_brings_the_model_back_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let app = paged(folder.path());

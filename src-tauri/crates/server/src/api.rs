@@ -62,6 +62,9 @@ pub const COMMANDS: &[&str] = &[
     "setting_reset",
     "cache_plan",
     "model_reload",
+    "monitor",
+    "trace_start",
+    "trace_stop",
 ];
 
 enum Reply {
@@ -246,6 +249,9 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
         "model_reload" => {
             arguments(body).and_then(|Reload { stop }| value(app.model_reload(stop)?))
         }
+        "monitor" => no_arguments(body).and_then(|()| value(app.monitor())),
+        "trace_start" => no_arguments(body).and_then(|()| value(app.trace_start()?)),
+        "trace_stop" => no_arguments(body).and_then(|()| value(app.trace_stop()?)),
         _ => Err(no_such_command()),
     }
 }

@@ -699,3 +699,80 @@ tokens_per_second: number | null,
  * About what share of the experts asked for would be in memory, from 0 to 1.
  */
 hit_rate: number | null, };
+
+export type Activity = { 
+/**
+ * Tokens computed in chunks: of prompts.
+ */
+prompt_tokens: number, 
+/**
+ * Tokens computed one by one: those of answers, and the last of each prompt.
+ */
+answer_tokens: number, 
+/**
+ * Time in each layer, waiting for experts included.
+ */
+layers_ms: Array<number>, };
+
+export type Process = { 
+/**
+ * Memory it has in use.
+ */
+resident_bytes: number | null, 
+/**
+ * Memory it may still take.
+ */
+available_bytes: number | null, 
+/**
+ * Processor time it has used, of all threads together.
+ */
+cpu_ms: number | null, 
+/**
+ * Processors it may use.
+ */
+processors: number, 
+/**
+ * Bytes it has read from disks.
+ */
+read_bytes: number | null, };
+
+export type TraceFile = { 
+/**
+ * Where it is.
+ */
+path: string, 
+/**
+ * Its bytes so far.
+ */
+bytes: number, 
+/**
+ * False when the disk refused some of it: it ends before that.
+ */
+whole: boolean, };
+
+export type Monitor = { 
+/**
+ * When it was taken: milliseconds of a clock that never jumps.
+ */
+at_ms: number, 
+/**
+ * Differs for every load of a model; none while there is no model.
+ */
+load: number | null, 
+/**
+ * What the model computed so far; none while there is no model.
+ */
+activity: Activity | null, 
+/**
+ * Every expert, one text for each layer and one character for each expert: `.` on the disk, `0` to `7` in memory (7 used most of late), `x` taken by
+ * the layer that is computed. Empty where all of the model is in memory anyway.
+ */
+experts: Array<string>, 
+/**
+ * What this process takes of the computer.
+ */
+process: Process, 
+/**
+ * The recording under way, if there is one.
+ */
+recording: TraceFile | null, };

@@ -14,7 +14,9 @@ import type {
   Library,
   ModelMemory,
   ModelState,
+  Monitor,
   Setting,
+  TraceFile,
 } from '../api/types';
 
 export type OnEvent = (event: GenerationEvent) => void;
@@ -66,6 +68,12 @@ export interface Backend {
   cachePlan(cacheBytes: number | null): Promise<CachePlan | null>;
   /** Loads the model in use again; an answer being written is stopped for that, or in the way. */
   modelReload(stop: boolean): Promise<void>;
+  /** What the app is doing at this moment. */
+  monitor(): Promise<Monitor>;
+  /** Begins to record which experts tokens take. */
+  traceStart(): Promise<TraceFile>;
+  /** Ends the recording; null when there was none. */
+  traceStop(): Promise<TraceFile | null>;
   /** Opens an address outside the app, after the person has agreed to it. */
   linkOpen(url: string): Promise<void>;
   /** Calls back when the app stops answering and when it answers again. A desktop window never hears it. */

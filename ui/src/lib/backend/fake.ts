@@ -15,6 +15,7 @@ import type {
 import { type Backend, BackendError, type OnEvent, Unreachable } from './backend';
 import { fakeLibrary, libraries } from './fake-library';
 import { fakeSettings, settingsScenarios } from './fake-settings';
+import { fakeMonitor, monitorScenarios } from './fake-monitor';
 import { answers, demo, flash, hostile, scenarios, type Scenario } from './fake-scenarios';
 
 /** Lets a held answer go on. */
@@ -142,6 +143,7 @@ export function fake(name: string, holds: number[] = []): Backend {
       fakeSettings(settingsScenarios[name] ?? {}, { get: () => model, set: (state) => (model = state) }),
       online,
     ),
+    ...noted(fakeMonitor(monitorScenarios[name] ?? {}, inUse), online),
     async appInfo() {
       online();
       return {
@@ -154,12 +156,6 @@ export function fake(name: string, holds: number[] = []): Backend {
     async modelState() {
       online();
       return copy(model);
-    },
-    async modelMemory() {
-      online();
-      if (model.state !== 'ready') return null;
-      // As the embedded demo: in memory as a whole.
-      return { dense_bytes: 0, cache_bytes: 0, slots: 0, experts: 0, note: null, paging: null };
     },
     async modelChoose() {
       model = { state: 'ready', model: flash };

@@ -13,7 +13,9 @@ import type {
   Message,
   ModelMemory,
   ModelState,
+  Monitor,
   Setting,
+  TraceFile,
 } from '../api/types';
 import { strings } from '../strings';
 import { type Backend, BackendError, type OnEvent, toBackendError, Unreachable } from './backend';
@@ -198,6 +200,9 @@ export function http(options: HttpOptions): Backend {
     settingReset: (key) => call<Setting[]>('setting_reset', { key }),
     cachePlan: (cache_bytes) => call<CachePlan | null>('cache_plan', { cache_bytes }),
     modelReload: async (stop) => void (await call('model_reload', { stop })),
+    monitor: () => call<Monitor>('monitor'),
+    traceStart: () => call<TraceFile>('trace_start'),
+    traceStop: () => call<TraceFile | null>('trace_stop'),
     linkOpen: async (url) => options.openWindow(url),
     onConnection: (listener) => void listeners.push(listener),
   };

@@ -44,6 +44,9 @@ describe('the desktop shell', () => {
     await tauri.settingReset('threads');
     await tauri.cachePlan(7);
     await tauri.modelReload(true);
+    await tauri.monitor();
+    await tauri.traceStart();
+    await tauri.traceStop();
     expect(calls).toEqual([
       ['app_info', {}],
       ['model_state', {}],
@@ -75,6 +78,9 @@ describe('the desktop shell', () => {
       ['setting_reset', { key: 'threads' }],
       ['cache_plan', { cache_bytes: 7 }],
       ['model_reload', { stop: true }],
+      ['monitor', {}],
+      ['trace_start', {}],
+      ['trace_stop', {}],
     ]);
   });
 

@@ -10,7 +10,9 @@ import type {
   Library,
   ModelMemory,
   ModelState,
+  Monitor,
   Setting,
+  TraceFile,
 } from '../api/types';
 import { strings } from '../strings';
 import { type Backend, type OnEvent, toBackendError } from './backend';
@@ -63,6 +65,9 @@ export const tauri: Backend = {
   settingReset: (key) => call<Setting[]>('setting_reset', { key }),
   cachePlan: (cache_bytes) => call<CachePlan | null>('cache_plan', { cache_bytes }),
   modelReload: async (stop) => void (await call('model_reload', { stop })),
+  monitor: () => call<Monitor>('monitor'),
+  traceStart: () => call<TraceFile>('trace_start'),
+  traceStop: () => call<TraceFile | null>('trace_stop'),
   linkOpen: async (url) => void (await call('link_open', { url })),
   onConnection: () => {},
 };

@@ -9,6 +9,7 @@ import { spoken } from '../markdown/spoken';
 import { apply, type Conversation, isProvisional, provisional, writing } from './answer';
 import { failure } from './failure';
 import { Models } from './models.svelte';
+import { Monitor } from './monitor.svelte';
 import { Settings } from './settings.svelte';
 
 const MODEL_POLL_MS = 400;
@@ -71,12 +72,14 @@ export class App {
 
   readonly models: Models;
   readonly settings: Settings;
+  readonly monitor: Monitor;
 
   constructor(private readonly backend: Backend) {
     this.models = new Models(backend, async () => {
       this.failureSeen = false;
       await this.readModel();
     });
+    this.monitor = new Monitor(backend);
     this.settings = new Settings(backend, async () => {
       this.failureSeen = false;
       await this.readModel();

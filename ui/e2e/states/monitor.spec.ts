@@ -1,0 +1,143 @@
+/** The monitor: what it shows of a paged model, of one in memory, and of nothing; and that it costs nothing while it is closed. */
+import type { Page } from '@playwright/test';
+import { accessibility, connect, expect, goOn, send, test } from '../page';
+
+const panel = (page: Page) => page.getByTestId('monitor-panel');
+const trend = (page: Page, name: string) => panel(page).getByTestId(`trend-${name}`);
+const map = (page: Page) => panel(page).getByTestId('expert-map');
+const asked = (page: Page, name: string) =>
+  page.evaluate(
+    (wanted) => (window as unknown as { asked: string[] }).asked.filter((other) => other === wanted).length,
+    name,
+  );
+
+async function open(page: Page, scenario: string): Promise<void> {
+  await page.goto(`/?fake=${scenario}`);
+  await page.getByTestId('app-menu').click();
+  await page.getByRole('menuitem', { name: 'Monitor' }).click();
+  await expect(panel(page)).toBeVisible();
+}
+
+test('a paged model is shown in pictures that have words too', async ({ page }) => {
+  await open(page, 'weeks');
+  await expect(trend(page, 'Answer')).toContainText(/[\d.]+ tokens\/s/);
+  await expect(trend(page, 'Experts at hand')).toContainText(/\d+ %/);
+  await expect(trend(page, 'From the disk')).toContainText(/[\d.]+ GB\/s/);
+  await expect(trend(page, 'Processors')).toContainText(/\d+ %/);
+  await expect(map(page)).toHaveAccessibleName(
+    /Map of 43 layers with 256 experts each; [\d,]+ experts are in memory\./,
+  );
+  // A pixel for each expert, no more.
+  expect(await map(page).evaluate((c: HTMLCanvasElement) => [c.width, c.height])).toEqual([256, 43]);
+  const colours = await map(page).evaluate((canvas: HTMLCanvasElement) => {
+    const data = canvas.getContext('2d')?.getImageData(0, 0, 256, 43).data ?? [];
+    const seen = new Set<string>();
+    for (let i = 0; i < data.length; i += 4) seen.add([data[i], data[i + 1], data[i + 2]].join());
+    return seen.size;
+  });
+  // On the disk, in use, and several steps of heat.
+  expect(colours).toBeGreaterThan(4);
+  await expect(panel(page).getByRole('meter')).toHaveAttribute(
+    'aria-valuetext',
+    'FaStar uses 57.3 GB of the 61.2 GB it may use.',
+  );
+  await expect(panel(page)).toContainText('3,588 of 3,600 places are filled');
+  await expect(panel(page).getByTestId('layer-times').getByRole('img')).toHaveAccessibleName(
+    /Time in each of 43 layers for a token: .* of which .* are waiting for experts\./,
+  );
+});
+
+test('a model that is in memory as a whole has no map, and says why', async ({ page }) => {
+  await open(page, 'demo');
+  await expect(panel(page).getByTestId('all-in-memory')).toContainText('Everything is in memory');
+  await expect(map(page)).toHaveCount(0);
+  await expect(trend(page, 'Experts at hand')).toHaveCount(0);
+  await expect(trend(page, 'Answer')).toContainText('tokens/s');
+  await expect(panel(page).getByTestId('layer-times').getByRole('img')).toHaveAccessibleName(
+    /Time in each of 6 layers/,
+  );
+});
+
+test('nothing to show is said: idle, silent, no model, broken, disconnected', async ({ page }) => {
+  await open(page, 'idle');
+  await expect(panel(page)).toContainText('Nothing was computed since this was opened.');
+  await open(page, 'silent');
+  await expect(trend(page, 'Processors')).toContainText('–');
+  await expect(panel(page).getByRole('meter')).toHaveCount(0);
+  await open(page, 'loading');
+  await expect(panel(page)).toContainText('The model is being loaded.');
+  await open(page, 'broken');
+  await expect(panel(page)).toContainText('FaStar made a mistake of its own');
+  await open(page, 'weeks');
+  await connect(page, false);
+  await expect(panel(page)).toContainText('The pictures go on by themselves when FaStar is back.');
+  await connect(page, true);
+  const before = await asked(page, 'monitor');
+  await expect.poll(() => asked(page, 'monitor')).toBeGreaterThan(before);
+});
+
+test('a recording is begun, grows, and ends with the command that reads it', async ({ page, context }) => {
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  await open(page, 'weeks');
+  await panel(page).getByRole('button', { name: 'Record', exact: true }).click();
+  await expect(panel(page).getByTestId('recording')).toContainText(/Recording, [\d.]+ kB so far/);
+  await panel(page).getByRole('button', { name: 'Stop' }).click();
+  await expect(panel(page).getByTestId('recorded')).toContainText(/Recorded, [\d.]+ kB/);
+  await panel(page).getByRole('button', { name: 'Copy the command that reads it' }).click();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(
+    /^fastar simulate '\/home\/you\/.*\.trace'$/,
+  );
+});
+
+test('nothing is asked before it is opened and after it is closed', async ({ page }) => {
+  await page.goto('/?fake=weeks');
+  await expect(page.getByTestId('composer')).toBeVisible();
+  expect(await asked(page, 'monitor')).toBe(0);
+  await page.keyboard.press('Control+Shift+m');
+  await expect.poll(() => asked(page, 'monitor')).toBeGreaterThan(1);
+  await page.keyboard.press('Escape');
+  await expect(panel(page)).toHaveCount(0);
+  const before = await asked(page, 'monitor');
+  // Long enough for two more looks, had there been any.
+  await page.waitForTimeout(2500);
+  expect(await asked(page, 'monitor')).toBe(before);
+});
+
+test('an answer goes on being written behind it', async ({ page }) => {
+  await page.goto('/?fake=weeks&hold=12');
+  await send(page, 'Hello!');
+  await expect(page.getByTestId('stop')).toBeVisible();
+  await page.keyboard.press('Control+Shift+m');
+  await expect(trend(page, 'Answer')).toContainText('tokens/s');
+  await goOn(page);
+  await expect(page.locator('article.answer').last()).toContainText('Ask me something, or ask for a story.');
+});
+
+for (const [name, width, height] of [
+  ['400 pixels wide', 400, 700],
+  ['zoomed to 200 %', 640, 400],
+] as const) {
+  test(`nothing is cut off when the window is ${name}`, async ({ page }) => {
+    await page.setViewportSize({ width, height });
+    for (const scenario of ['weeks', 'demo']) {
+      await open(page, scenario);
+      await expect(panel(page).getByTestId('layer-times')).toBeVisible();
+      const wide = await page
+        .getByRole('dialog')
+        .evaluate((dialog) => dialog.scrollWidth - dialog.clientWidth);
+      expect(wide, scenario).toBeLessThanOrEqual(0);
+      await expect(panel(page).getByRole('button', { name: 'Close' })).toBeInViewport();
+    }
+  });
+}
+
+for (const colorScheme of ['light', 'dark'] as const) {
+  test(`axe finds nothing serious in the monitor, ${colorScheme}`, async ({ page }) => {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    for (const scenario of ['weeks', 'demo', 'broken']) {
+      await open(page, scenario);
+      if (scenario !== 'broken') await expect(panel(page).getByTestId('layer-times')).toBeVisible();
+      expect(await accessibility(page), scenario).toEqual([]);
+    }
+  });
+}

@@ -1,0 +1,168 @@
+/**
+ * What the app is doing, once a second and only while somebody looks. What is drawn are differences between two looks; a number that is
+ * not known is null and is not drawn.
+ */
+import type { ApiError, ModelMemory, Monitor as Snapshot, TraceFile } from '../api/types';
+import { type Backend, Unreachable } from '../backend';
+import { failure } from './failure';
+
+const LOOK_MS = 1000;
+/** Looks that are kept: a minute. */
+export const KEPT = 60;
+/** Looks that are compared for what jumps about too much from one to the next. */
+const CALM = 5;
+
+interface Look {
+  snapshot: Snapshot;
+  memory: ModelMemory | null;
+}
+
+/** What happened between two looks. */
+export interface Point {
+  answerRate: number | null;
+  promptRate: number | null;
+  /** Share of the experts asked for that were in memory, 0 to 1; null where none was asked for. */
+  hitRate: number | null;
+  /** Bytes a second from disks. */
+  readRate: number | null;
+  /** Share of all processors this app may use, 0 to 1. */
+  cpu: number | null;
+  resident: number | null;
+}
+
+/** Time in a layer for each token, and of that, time in which it waited for experts. */
+export interface LayerTime {
+  ms: number;
+  waitedMs: number;
+}
+
+export function between(before: Look, now: Look): Point {
+  const seconds = (now.snapshot.at_ms - before.snapshot.at_ms) / 1000;
+  const nothing: Point = {
+    answerRate: null,
+    promptRate: null,
+    hitRate: null,
+    readRate: null,
+    cpu: null,
+    resident: now.snapshot.process.resident_bytes,
+  };
+  if (!(seconds > 0)) return nothing;
+  const [p, q] = [before.snapshot.process, now.snapshot.process];
+  const rate = (a: number | null, b: number | null) =>
+    a === null || b === null || b < a ? null : (b - a) / seconds;
+  const cpu = rate(p.cpu_ms, q.cpu_ms);
+  const point: Point = {
+    ...nothing,
+    readRate: rate(p.read_bytes, q.read_bytes),
+    cpu: cpu === null ? null : Math.min(1, cpu / 1000 / Math.max(1, q.processors)),
+  };
+  const [a, b] = [before.snapshot.activity, now.snapshot.activity];
+  // Another model counts from zero.
+  if (a === null || b === null || before.snapshot.load !== now.snapshot.load) return point;
+  point.answerRate = rate(a.answer_tokens, b.answer_tokens);
+  point.promptRate = rate(a.prompt_tokens, b.prompt_tokens);
+  const [m, n] = [before.memory?.paging, now.memory?.paging];
+  if (m && n) {
+    const hits = n.hits - m.hits;
+    const all = hits + n.misses - m.misses + n.late - m.late;
+    if (all > 0 && hits >= 0) point.hitRate = hits / all;
+  }
+  return point;
+}
+
+export class Monitor {
+  snapshot = $state.raw<Snapshot | null>(null);
+  memory = $state.raw<ModelMemory | null>(null);
+  points = $state.raw<Point[]>([]);
+  layers = $state.raw<LayerTime[]>([]);
+  error = $state<ApiError | null>(null);
+  /** What came of the last recording. */
+  saved = $state<TraceFile | null>(null);
+  open = $state(false);
+  private looks: Look[] = [];
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(private readonly backend: Backend) {}
+
+  latest = $derived.by<Point | null>(() => this.points.at(-1) ?? null);
+
+  /** Called when the screen opens and closes; only between the two anything is asked. */
+  watch(open: boolean): void {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    if (!open) return;
+    this.looks = [];
+    this.points = [];
+    this.layers = [];
+    this.saved = null;
+    void this.look();
+  }
+
+  private async look(): Promise<void> {
+    const begun = performance.now();
+    // A window that nobody sees is not drawn; it looks again when it is seen.
+    if (document.visibilityState === 'visible') await this.read();
+    if (!this.open) return;
+    const spent = performance.now() - begun;
+    this.timer = setTimeout(() => void this.look(), Math.max(0, LOOK_MS - spent));
+  }
+
+  private async read(): Promise<void> {
+    try {
+      const [snapshot, memory] = await Promise.all([this.backend.monitor(), this.backend.modelMemory()]);
+      this.take({ snapshot, memory });
+      this.error = null;
+    } catch (error) {
+      if (!(error instanceof Unreachable)) this.error = failure(error);
+    }
+  }
+
+  private take(now: Look): void {
+    const before = this.looks.at(-1);
+    this.snapshot = now.snapshot;
+    this.memory = now.memory;
+    if (before) this.points = [...this.points.slice(1 - KEPT), between(before, now)];
+    if (before && before.snapshot.load !== now.snapshot.load) {
+      this.looks = [];
+      this.layers = [];
+    }
+    this.looks = [...this.looks.slice(-CALM), now];
+    this.time(this.looks[0] ?? now, now);
+  }
+
+  /** Times stay as they were while nothing is computed. */
+  private time(before: Look, now: Look): void {
+    const [a, b] = [before.snapshot.activity, now.snapshot.activity];
+    if (a === null || b === null) return;
+    const tokens = b.answer_tokens - a.answer_tokens + b.prompt_tokens - a.prompt_tokens;
+    if (!(tokens > 0)) return;
+    const [m, n] = [before.memory?.paging?.layers, now.memory?.paging?.layers];
+    this.layers = b.layers_ms.map((ms, l) => ({
+      ms: Math.max(0, ms - (a.layers_ms[l] ?? 0)) / tokens,
+      waitedMs: Math.max(0, (n?.[l]?.waited_ms ?? 0) - (m?.[l]?.waited_ms ?? 0)) / tokens,
+    }));
+  }
+
+  async record(): Promise<void> {
+    await this.act(async () => {
+      this.saved = null;
+      await this.backend.traceStart();
+    });
+  }
+
+  async stop(): Promise<void> {
+    await this.act(async () => {
+      this.saved = await this.backend.traceStop();
+    });
+  }
+
+  private async act(ask: () => Promise<void>): Promise<void> {
+    try {
+      await ask();
+      this.error = null;
+    } catch (error) {
+      this.error = failure(error);
+    }
+    await this.read();
+  }
+}
