@@ -503,7 +503,7 @@ mod tests {
         for part in [
             "1.3 GB",
             "1.3 GB are for other things",
-            "62.9 MB, not the 524.3 MB asked for",
+            "62.9 MB, not the 524 MB asked for",
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }

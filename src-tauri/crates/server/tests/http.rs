@@ -549,7 +549,10 @@ fn settings_are_changed_over_http_and_secrets_never_come_back() {
     let set = |key: &str, value: Value| {
         let reply = server.post("setting_set", &json!({"key": key, "value": value}));
         let text = String::from_utf8(reply.body.clone()).unwrap();
-        assert!(!text.contains("secret") && !text.contains("hidden"));
+        assert!(
+            !text.contains("hf_secret") && !text.contains("hidden"),
+            "{text}"
+        );
         reply
     };
     let value = |list: &[Setting], key: &str| {
