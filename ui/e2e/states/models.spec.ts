@@ -273,7 +273,7 @@ test('a repository that wants a token leads to the field for it, and the token i
   await row(page, NEWEST).getByRole('button', { name: 'Enter a token…' }).click();
   // The settings take the place of the models.
   await expect(panel(page)).toHaveCount(0);
-  const field = settings(page).getByLabel('Access token');
+  const field = settings(page).getByLabel('Access token', { exact: true });
   await expect(field).toBeFocused();
   await expect(field).toHaveAttribute('type', 'password');
   await expect(field).toBeInViewport();
