@@ -81,9 +81,14 @@ impl Level {
     }
 }
 
-/// The best level this processor says it has.
+/// The best level this processor says it has. Asked of it once: every product looks here.
 #[inline]
 pub fn supported() -> Level {
+    static SUPPORTED: OnceLock<Level> = OnceLock::new();
+    *SUPPORTED.get_or_init(detect)
+}
+
+fn detect() -> Level {
     #[cfg(target_arch = "x86_64")]
     {
         macro_rules! all {

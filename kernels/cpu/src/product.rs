@@ -47,13 +47,40 @@ pub enum Form {
 pub struct Vectors {
     tokens: usize,
     columns: usize,
-    plain: Option<Vec<f32>>,
-    f32: Option<Vec<f32>>,
-    bf16: Option<Vec<f32>>,
-    fp8: Option<Vec<f32>>,
+    plain: Kept<f32>,
+    f32: Kept<dense::Block>,
+    bf16: Kept<dense::Block>,
+    fp8: Kept<dense::Block>,
     eight: Activations,
-    /// Memory of forms not in use.
-    spare: Vec<Vec<f32>>,
+}
+
+/// A form, if it was asked for, and its memory in any case.
+#[derive(Debug)]
+struct Kept<T> {
+    filled: bool,
+    data: Vec<T>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self {
+            filled: false,
+            data: Vec::new(),
+        }
+    }
+}
+
+impl<T> Kept<T> {
+    fn get(&self) -> &[T] {
+        if self.filled { &self.data } else { &[] }
+    }
+
+    /// Has `fill` put the form there, unless it is there.
+    fn fill(&mut self, fill: impl FnOnce(&mut Vec<T>)) {
+        if !std::mem::replace(&mut self.filled, true) {
+            fill(&mut self.data);
+        }
+    }
 }
 
 impl Matrix<'_> {
@@ -92,52 +119,42 @@ impl Vectors {
     ) {
         assert!(columns > 0 && x.len().is_multiple_of(columns));
         (self.tokens, self.columns) = (x.len() / columns, columns);
-        self.eight.clear();
-        for form in [
-            &mut self.plain,
-            &mut self.f32,
-            &mut self.bf16,
-            &mut self.fp8,
-        ] {
-            self.spare.extend(form.take());
-        }
+        self.clear();
         for form in forms {
-            let slot = match form {
-                Form::Plain => &mut self.plain,
-                Form::F32 => &mut self.f32,
-                Form::Bf16 => &mut self.bf16,
-                Form::Fp8 => &mut self.fp8,
+            let arrange = |bytes| move |to: &mut _| dense::arrange(level, bytes, columns, x, to);
+            match form {
+                Form::Plain => self.plain.fill(|to| {
+                    to.clear();
+                    to.extend_from_slice(x);
+                }),
+                Form::F32 => self.f32.fill(arrange(dense::F32)),
+                Form::Bf16 => self.bf16.fill(arrange(dense::BF16)),
+                Form::Fp8 => self.fp8.fill(arrange(dense::FP8)),
                 Form::Eight => {
                     if self.eight.tokens() == 0 {
                         assert!(self.eight.quantize_at(level, x, columns) || x.is_empty());
                     }
-                    continue;
-                }
-            };
-            if slot.is_some() {
-                continue;
-            }
-            let mut to = self.spare.pop().unwrap_or_default();
-            match form {
-                Form::F32 => dense::arrange(dense::F32, columns, x, &mut to),
-                Form::Bf16 => dense::arrange(dense::BF16, columns, x, &mut to),
-                Form::Fp8 => dense::arrange(dense::FP8, columns, x, &mut to),
-                Form::Plain | Form::Eight => {
-                    to.clear();
-                    to.extend_from_slice(x);
                 }
             }
-            *slot = Some(to);
         }
+    }
+
+    /// No form.
+    fn clear(&mut self) {
+        self.plain.filled = false;
+        for form in [&mut self.f32, &mut self.bf16, &mut self.fp8] {
+            form.filled = false;
+        }
+        self.eight.clear();
     }
 
     /// Whether this holds a form.
     fn has(&self, form: Form) -> bool {
         match form {
-            Form::Plain => self.plain.is_some(),
-            Form::F32 => self.f32.is_some(),
-            Form::Bf16 => self.bf16.is_some(),
-            Form::Fp8 => self.fp8.is_some(),
+            Form::Plain => self.plain.filled,
+            Form::F32 => self.f32.filled,
+            Form::Bf16 => self.bf16.filled,
+            Form::Fp8 => self.fp8.filled,
             Form::Eight => {
                 self.eight.columns() == self.columns && self.eight.tokens() == self.tokens
             }
@@ -149,14 +166,7 @@ impl Vectors {
     /// # Panics
     /// If a token is not there in eight bits.
     pub fn select(&mut self, from: &Vectors, tokens: &[usize]) {
-        for form in [
-            &mut self.plain,
-            &mut self.f32,
-            &mut self.bf16,
-            &mut self.fp8,
-        ] {
-            self.spare.extend(form.take());
-        }
+        self.clear();
         assert!(self.eight.select(&from.eight, tokens));
         (self.tokens, self.columns) = (tokens.len(), from.columns);
     }
@@ -226,9 +236,8 @@ impl<'a> Product<'a> {
     fn compute(&self, level: Level, part: Range<usize>, out: &mut [f32]) {
         let rows = self.rows.start + part.start..self.rows.start + part.end;
         let (m, columns) = (self.matrix, self.matrix.columns());
-        let dense = |data, x: &Option<Vec<f32>>, out: &mut [f32]| {
-            let x = x.as_deref().unwrap_or_default();
-            dense::product(level, Rows { columns, data }, rows.clone(), x, out);
+        let dense = |data, x: &Kept<dense::Block>, out: &mut [f32]| {
+            dense::product(level, Rows { columns, data }, rows.clone(), x.get(), out);
         };
         match (self.form, m.elements()) {
             (_, Elements::F32(data)) => dense(Data::F32(data), &self.x.f32, out),
@@ -243,8 +252,7 @@ impl<'a> Product<'a> {
                 q8_0::part(level, columns, data, rows, &self.x.eight, out);
             }
             _ => {
-                let x = self.x.plain.as_deref().unwrap_or_default();
-                expanded_product(level, m, rows, x, out);
+                expanded_product(level, m, rows, self.x.plain.get(), out);
             }
         }
     }

@@ -11,8 +11,10 @@
 //! `(b / 2 + 6) 2^-24 sum_b sum_j |word_j s_b d_b|` from the sum.
 //!
 //! One token: a core of a Zen 4 does 27 GB/s of the 33 it can read, bound by arithmetic. AVX-512 runs the same code: what it would save is small beside
-//! that. Many tokens: AVX-512 has code of its own.
+//! that. Many tokens: each has code of its own, which keeps the sums of some rows and tokens in registers, so that a block of weights is read and its
+//! scale worked out once for all of these.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::activations::{Activations, BLOCK_ORDER, TILE, Tile};
@@ -37,44 +39,107 @@ pub(crate) fn part(
     out: &mut [f32],
 ) {
     let (width, bytes) = (rows.len(), columns / BLOCK * BLOCK_BYTES);
-    let mut sums = [[0.0; SUMS]; TILE];
+    let data = &data[rows.start * bytes..rows.end * bytes];
     for (tile, out) in x.tiles().zip(out.chunks_mut(TILE * width)) {
-        let sums = &mut sums[..tile.tokens];
-        #[allow(unused_mut)]
-        let mut done = 0;
-        #[cfg(target_arch = "x86_64")]
-        if tile.tokens > 1 && level.available() >= Level::Avx512 {
-            while done + avx512::ROWS <= width {
-                let row = |i: usize| &data[(rows.start + done + i) * bytes..][..bytes];
-                let four = std::array::from_fn(row);
-                // SAFETY: the level is available, so this processor has what the function is compiled for.
-                unsafe { avx512::rows_product(four, tile, &mut out[done..], width) };
-                done += avx512::ROWS;
-            }
+        // AVX-512 takes four rows and two blocks together and reads the activations half as often: putting them side by side does not pay.
+        if tile.tokens <= TOKENS || level.available() == Level::Avx512 {
+            tile_product(level, data, bytes, tile, out);
+            continue;
         }
-        for (i, r) in rows.clone().enumerate().skip(done) {
-            row_product(level, &data[r * bytes..(r + 1) * bytes], tile, sums);
-            for (out, sums) in out.chunks_exact_mut(width).zip(&*sums) {
-                out[i] = tree(*sums);
+        FEW.with_borrow_mut(|few| {
+            for (i, out) in out.chunks_mut(TOKENS * width).enumerate() {
+                tile_product(level, data, bytes, few.take(tile, i * TOKENS), out);
             }
+        });
+    }
+}
+
+/// Tokens that are multiplied together.
+const TOKENS: usize = 4;
+
+thread_local! {
+    /// Reused, so that nothing is allocated.
+    static FEW: RefCell<Few> = const { RefCell::new(Few { q: Vec::new(), scale: Vec::new() }) };
+}
+
+/// Blocks of a few tokens of a tile, one after the other: in the tile, where those of all its tokens are between them, they would fall into few sets of
+/// the first-level cache.
+struct Few {
+    q: Vec<[i8; BLOCK]>,
+    scale: Vec<f32>,
+}
+
+impl Few {
+    /// The next tokens from `first` on, up to [`TOKENS`].
+    fn take<'a>(&'a mut self, tile: Tile<'a>, first: usize) -> Tile<'a> {
+        let few = first..tile.tokens.min(first + TOKENS);
+        self.q.clear();
+        self.scale.clear();
+        for q in tile.q.chunks_exact(tile.tokens) {
+            self.q.extend_from_slice(&q[few.clone()]);
+        }
+        for scale in tile.scale.chunks_exact(tile.tokens) {
+            self.scale.extend_from_slice(&scale[few.clone()]);
+        }
+        Tile {
+            tokens: few.len(),
+            q: &self.q,
+            scale: &self.scale,
+            offset: &[],
         }
     }
 }
 
-fn row_product(level: Level, row: &[u8], x: Tile<'_>, sums: &mut [[f32; SUMS]]) {
-    sums.fill([0.0; SUMS]);
+/// All rows of `data`, each so many bytes, times each token.
+fn tile_product(level: Level, data: &[u8], bytes: usize, x: Tile<'_>, out: &mut [f32]) {
+    let width = out.len() / x.tokens;
+    let row = |i: usize| &data[i * bytes..(i + 1) * bytes];
     #[cfg(target_arch = "x86_64")]
-    if level.available() >= Level::Avx2 {
-        // SAFETY: the level is available, so this processor has what the function is compiled for.
-        return unsafe { avx2::row_product(row, x, sums) };
+    match (level.available(), x.tokens) {
+        (Level::Baseline, _) => {}
+        (_, 1) => {
+            for (i, o) in out.iter_mut().enumerate() {
+                // SAFETY: an available level means that this processor has what the function is compiled for.
+                *o = unsafe { avx2::row_product(row(i), x) };
+            }
+            return;
+        }
+        (level, _) => {
+            let mut done = 0;
+            if level == Level::Avx512 {
+                while done + avx512::ROWS <= width {
+                    let four = std::array::from_fn(|i| row(done + i));
+                    // SAFETY: as above.
+                    unsafe { avx512::rows_product(four, x, &mut out[done..], width) };
+                    done += avx512::ROWS;
+                }
+            }
+            while done < width {
+                // A last row without a second one goes together with itself.
+                let two = [row(done), row((done + 1).min(width - 1))];
+                let count = avx2::ROWS.min(width - done);
+                // SAFETY: as above.
+                unsafe { avx2::rows_product(two, count, x, &mut out[done..], width) };
+                done += count;
+            }
+            return;
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = level;
-    plain_row_product(row, x, sums);
+    let mut sums = [[0.0; SUMS]; TILE];
+    let sums = &mut sums[..x.tokens];
+    for i in 0..width {
+        plain_row_product(row(i), x, sums);
+        for (out, sums) in out.chunks_exact_mut(width).zip(&*sums) {
+            out[i] = tree(*sums);
+        }
+    }
 }
 
 /// The definition, written out.
 fn plain_row_product(row: &[u8], x: Tile<'_>, sums: &mut [[f32; SUMS]]) {
+    sums.fill([0.0; SUMS]);
     let blocks =
         x.q.chunks_exact(x.tokens)
             .zip(x.scale.chunks_exact(x.tokens));
@@ -98,130 +163,9 @@ fn plain_row_product(row: &[u8], x: Tile<'_>, sums: &mut [[f32; SUMS]]) {
 }
 
 #[cfg(target_arch = "x86_64")]
-mod avx512;
-
+mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use std::arch::x86_64::*;
-
-    use super::{BLOCK_BYTES, SUMS};
-    use crate::activations::{BLOCK, Tile};
-
-    /// How far ahead memory is asked for.
-    const AHEAD: usize = 16384;
-
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn row_product(row: &[u8], x: Tile<'_>, sums: &mut [[f32; SUMS]]) {
-        let (blocks, _) = row.as_chunks::<BLOCK_BYTES>();
-        if let [sums] = sums {
-            let [even, odd] = halves(sums);
-            let (mut a, mut b) = (load(even), load(odd));
-            let (pairs, last) = blocks.as_chunks::<2>();
-            let q =
-                x.q.as_chunks::<2>()
-                    .0
-                    .iter()
-                    .zip(x.scale.as_chunks::<2>().0);
-            for (blocks, (q, d)) in pairs.iter().zip(q) {
-                prefetch(&blocks[0]);
-                a = add_block(a, &Weights::of(&blocks[0]), &q[0], d[0]);
-                b = add_block(b, &Weights::of(&blocks[1]), &q[1], d[1]);
-            }
-            if let ([block], [.., q], [.., d]) = (last, x.q, x.scale) {
-                a = add_block(a, &Weights::of(block), q, *d);
-            }
-            store(even, a);
-            store(odd, b);
-            return;
-        }
-        let tokens =
-            x.q.chunks_exact(x.tokens)
-                .zip(x.scale.chunks_exact(x.tokens));
-        for (b, (block, (q, d))) in blocks.iter().zip(tokens).enumerate() {
-            prefetch(block);
-            let weights = Weights::of(block);
-            for ((q, d), sums) in q.iter().zip(d).zip(sums.iter_mut()) {
-                let sum = &mut halves(sums)[b % 2];
-                let total = add_block(load(sum), &weights, q, *d);
-                store(sum, total);
-            }
-        }
-    }
-
-    /// A block's weights as magnitudes (unsigned, as `vpmaddubsw` wants its first factor) and signs.
-    struct Weights {
-        signed: __m256i,
-        magnitude: __m256i,
-        scale: __m256,
-    }
-
-    impl Weights {
-        #[inline]
-        #[target_feature(enable = "avx2,f16c")]
-        fn of(block: &[u8; BLOCK_BYTES]) -> Self {
-            // The even ones of each eight, then the odd ones, as activations have them.
-            let order = _mm256_set1_epi64x(0x0705_0301_0604_0200);
-            let order = _mm256_add_epi8(order, _mm256_set_epi64x(BASE, 0, BASE, 0));
-            // SAFETY: the load covers the 32 bytes after the scale.
-            let weights = unsafe { _mm256_loadu_si256(block[2..].as_ptr().cast()) };
-            let signed = _mm256_shuffle_epi8(weights, order);
-            let scale = i32::from(u16::from_le_bytes([block[0], block[1]]));
-            Self {
-                signed,
-                magnitude: _mm256_abs_epi8(signed),
-                scale: _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(scale))),
-            }
-        }
-    }
-    /// Eight in every byte.
-    const BASE: i64 = 0x0808_0808_0808_0808;
-
-    /// `total + words * (scale * d)`. Pairs are at most 2 * 128 * 127, which fits 16 bits.
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    fn add_block(total: __m256, weights: &Weights, q: &[i8; BLOCK], d: f32) -> __m256 {
-        // SAFETY: the load covers the 32 bytes.
-        let q = unsafe { _mm256_loadu_si256(q.as_ptr().cast()) };
-        let q = _mm256_sign_epi8(q, weights.signed);
-        let pairs = _mm256_maddubs_epi16(weights.magnitude, q);
-        let words = _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-        _mm256_fmadd_ps(
-            words,
-            _mm256_mul_ps(weights.scale, _mm256_set1_ps(d)),
-            total,
-        )
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn prefetch(block: &[u8; BLOCK_BYTES]) {
-        let at = block.as_ptr().wrapping_add(AHEAD);
-        _mm_prefetch::<_MM_HINT_T1>(at.cast());
-        _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(64).cast());
-    }
-
-    #[inline(always)]
-    fn halves(sums: &mut [f32; SUMS]) -> [&mut [f32; 8]; 2] {
-        let ([even, odd], _) = sums.as_chunks_mut::<8>() else {
-            unreachable!("sixteen are two eights")
-        };
-        [even, odd]
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn load(sums: &[f32; 8]) -> __m256 {
-        // SAFETY: the load covers the eight numbers, at any alignment.
-        unsafe { _mm256_loadu_ps(sums.as_ptr()) }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn store(sums: &mut [f32; 8], value: __m256) {
-        // SAFETY: the store covers the eight numbers, at any alignment.
-        unsafe { _mm256_storeu_ps(sums.as_mut_ptr(), value) }
-    }
-}
+mod avx512;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
