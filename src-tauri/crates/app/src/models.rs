@@ -54,6 +54,15 @@ pub(crate) struct Loaded {
     source: Source,
 }
 
+/// A model that was put down, so that another one could be read.
+struct Before {
+    number: u64,
+    info: ModelInfo,
+    model: Weak<dyn Model>,
+    with: Wish,
+    source: Source,
+}
+
 /// What the settings say about how a model is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
@@ -227,6 +236,7 @@ impl Models {
         if lock(&self.state).wish != wish {
             return;
         }
+        let before = self.put_down(source);
         let result = self.read(source, wish).map(|loaded| {
             // Remembered only now: a file that does not work must not be what the next start tries.
             let remembered = if remember {
@@ -239,17 +249,59 @@ impl Models {
         let (loaded, error) = match result {
             Ok((loaded, remembered)) => (Some(loaded), remembered.err()),
             Err(error) => {
-                let nothing = lock(&self.state).in_use.is_none();
-                let demo = nothing && *source != Source::Demo;
-                (
-                    demo.then(|| self.read(&Source::Demo, wish).ok()).flatten(),
-                    Some(error),
-                )
+                let again = before.and_then(|before| self.take_up(before, wish));
+                let nothing = again.is_none() && lock(&self.state).in_use.is_none();
+                let demo = || self.read(&Source::Demo, wish).ok();
+                let demo = (nothing && *source != Source::Demo).then(demo).flatten();
+                (again.or(demo), Some(error))
             }
         };
         self.settle(source, wish, loaded, error);
         drop(one_at_a_time);
         self.told();
+    }
+
+    /// Lets go of a model that has memory of its own before `next` is read: both at once might not fit, and the new one plans with what is free.
+    /// Not for a file that cannot even be opened.
+    fn put_down(&self, next: &Source) -> Option<Before> {
+        let opens = match next {
+            Source::Demo => true,
+            Source::File(path) => fastar_fst::Container::open(path).is_ok(),
+        };
+        let mut state = lock(&self.state);
+        let has_memory = |used: &Loaded| used.model.facts().memory.dense_bytes > 0;
+        if !opens || !state.in_use.as_ref().is_some_and(has_memory) {
+            return None;
+        }
+        let before = state.in_use.take()?;
+        drop(state);
+        self.told();
+        let held = before.model;
+        let before = Before {
+            number: before.number,
+            info: before.info,
+            model: Arc::downgrade(&held),
+            with: before.with,
+            source: before.source,
+        };
+        drop(held);
+        wait_for_end(&before.model);
+        Some(before)
+    }
+
+    /// The model that was put down, as it was.
+    fn take_up(&self, before: Before, wish: u64) -> Option<Loaded> {
+        match before.model.upgrade() {
+            // An answer has held it all the time.
+            Some(model) => Some(Loaded {
+                number: before.number,
+                info: before.info,
+                model,
+                with: before.with,
+                source: before.source,
+            }),
+            None => self.read_with(&before.source, wish, &before.with).ok(),
+        }
     }
 
     /// What came of a load, unless something else is wished for meanwhile.

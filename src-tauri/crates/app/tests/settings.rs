@@ -289,3 +289,50 @@ fn a_reload_that_fails_brings_the_model_back_as_it_was() {
     assert!(in_use.unwrap().is_demo);
     hear(&mut app.message_send(None, "Hello!").unwrap());
 }
+
+#[test]
+fn another_model_is_read_when_the_memory_of_the_one_before_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = paged(folder.path());
+    let first = app.model_memory().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::copy(path("demo.fst"), path("other.fst")).unwrap();
+    // What is no model does not cost the one that works: its numbers are still those of before.
+    hear(&mut app.message_send(None, "Hello!").unwrap());
+    let computed = |app: &App| app.model_memory().unwrap().paging.unwrap().tokens;
+    let before = computed(&app);
+    std::fs::write(path("bad.fst"), "no model").unwrap();
+    app.model_choose(Path::new(&path("bad.fst"))).unwrap();
+    wait_until("the choice has failed", || {
+        matches!(app.model_state(), ModelState::Failed { .. })
+    });
+    assert_eq!(computed(&app), before);
+
+    // One that opens and cannot be used brings back the one before, read anew.
+    let mut damaged = std::fs::read(path("other.fst")).unwrap();
+    let container = fastar_fst::Container::open(Path::new(&path("other.fst"))).unwrap();
+    let place = container
+        .dense_places()
+        .find(|place| place.name == "norm.weight")
+        .unwrap();
+    damaged[place.offset as usize] ^= 64;
+    std::fs::write(path("damaged.fst"), &damaged).unwrap();
+    app.model_choose(Path::new(&path("damaged.fst"))).unwrap();
+    wait_until("the choice has failed", || match app.model_state() {
+        ModelState::Failed { error, .. } => error.message.contains("norm.weight"),
+        _ => false,
+    });
+    let ModelState::Failed { in_use, .. } = app.model_state() else {
+        panic!()
+    };
+    assert_eq!(in_use.unwrap().path, Some(path("demo.fst")));
+    assert_eq!(computed(&app), 0);
+    assert_eq!(app.model_memory().unwrap().slots, first.slots);
+
+    app.model_choose(Path::new(&path("other.fst"))).unwrap();
+    let ModelState::Ready { model } = loaded(&app) else {
+        panic!()
+    };
+    assert_eq!(model.path, Some(path("other.fst")));
+    hear(&mut app.message_send(None, "Hello!").unwrap());
+}
