@@ -32,6 +32,7 @@ export default defineConfig({
   projects: [
     { name: 'app', testDir: 'e2e/app' },
     { name: 'states', testDir: 'e2e/states', use: { baseURL: `http://127.0.0.1:${statesPort}` } },
+    { name: 'measure', testDir: 'e2e/measure', use: { baseURL: `http://127.0.0.1:${statesPort}` } },
     { name: 'screenshots', testDir: 'e2e/screenshots', use: { baseURL: `http://127.0.0.1:${statesPort}` } },
   ],
   webServer: {

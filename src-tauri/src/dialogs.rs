@@ -29,20 +29,61 @@ pub(crate) async fn pick_folder(window: &WebviewWindow) -> Option<PathBuf> {
     picked(|answer| dialog.pick_folder(answer)).await
 }
 
-type Answer = Box<dyn FnOnce(Option<FilePath>) + Send>;
+/// Lets the person pick text files to send; none when the dialog was closed.
+pub(crate) async fn pick_texts(window: &WebviewWindow) -> Vec<PathBuf> {
+    let dialog = window
+        .dialog()
+        .file()
+        .set_parent(window)
+        .set_title("Attach text files");
+    answered(|answer| dialog.pick_files(answer))
+        .await
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|path| path.into_path().ok())
+        .collect()
+}
 
-async fn picked(show: impl FnOnce(Answer)) -> Option<PathBuf> {
+/// Lets the person pick a file of exported chats; none when the dialog was closed.
+pub(crate) async fn pick_chats(window: &WebviewWindow) -> Option<PathBuf> {
+    let dialog = window
+        .dialog()
+        .file()
+        .set_parent(window)
+        .set_title("Import chats")
+        .add_filter("Chats exported from FaStar", &["json"]);
+    picked(|answer| dialog.pick_file(answer)).await
+}
+
+/// Lets the person say where a file goes; none when the dialog was closed.
+pub(crate) async fn save_as(window: &WebviewWindow, name: &str) -> Option<PathBuf> {
+    let dialog = window
+        .dialog()
+        .file()
+        .set_parent(window)
+        .set_title("Export chat")
+        .set_file_name(name)
+        .set_can_create_directories(true);
+    picked(|answer| dialog.save_file(answer)).await
+}
+
+type Answer<T> = Box<dyn FnOnce(Option<T>) + Send>;
+
+async fn picked(show: impl FnOnce(Answer<FilePath>)) -> Option<PathBuf> {
+    answered(show).await.and_then(|path| path.into_path().ok())
+}
+
+async fn answered<T: Send + 'static>(show: impl FnOnce(Answer<T>)) -> Option<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    show(Box::new(move |path| {
+    show(Box::new(move |answer| {
         // The receiver waits for exactly this.
-        let _ = sender.send(path);
+        let _ = sender.send(answer);
     }));
     // A dialog may stay open for minutes: it waits on a thread of its own.
     tauri::async_runtime::spawn_blocking(move || receiver.recv().ok().flatten())
         .await
         .ok()
         .flatten()
-        .and_then(|path| path.into_path().ok())
 }
 
 /// Asks before downloads are ended by closing the window; `answer` hears whether it shall close.

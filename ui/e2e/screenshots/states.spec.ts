@@ -103,6 +103,121 @@ const shots: Shot[] = [
   { name: 'interrupted', scenario: 'interrupted', act: (page) => openChat(page, 'A story about a fox') },
   { name: 'stopped', scenario: 'stopped', act: (page) => openChat(page, 'A story about a fox') },
   { name: 'length-limit', scenario: 'lengthlimit', act: (page) => openChat(page, 'A story about a fox') },
+  {
+    name: 'versions',
+    scenario: 'branches',
+    act: async (page) => {
+      await openChat(page, 'A story about a fox');
+      await page.getByTestId('thoughts').locator('summary').click();
+      await page.getByRole('button', { name: 'Regenerate' }).last().click();
+      await settled(page);
+      await page.getByTestId('timing-button').last().click();
+    },
+  },
+  {
+    name: 'edit',
+    scenario: 'branches',
+    act: async (page) => {
+      await openChat(page, 'A story about a fox');
+      await page.getByRole('button', { name: 'Edit', exact: true }).last().click();
+    },
+  },
+  {
+    name: 'timing',
+    scenario: 'weeks',
+    act: async (page) => {
+      await openChat(page, 'Why is the sky dark at night?');
+      await page.getByTestId('timing-button').click();
+    },
+  },
+  {
+    name: 'thinking',
+    scenario: 'thinking',
+    act: async (page) => {
+      await page.getByTestId('thinking').selectOption('max');
+      await send(page, 'Tell me a story about a fox.');
+      await page.getByTestId('thoughts').locator('summary').click();
+    },
+  },
+  {
+    name: 'waiting',
+    scenario: 'demo&hold=120',
+    act: async (page) => {
+      await send(page, 'Tell me a story about a fox.');
+      await page.getByText('gentle fox').waitFor();
+      await send(page, 'And then one about a badger who cannot sleep because the moon is so bright, please.');
+      await send(page, 'Hello!');
+      await page.getByTestId('composer').fill('One more');
+    },
+  },
+  {
+    name: 'file',
+    scenario: 'nearlyfull',
+    act: async (page) => {
+      await openChat(page, 'Why is the sky dark at night?');
+      await page.getByTestId('composer').fill('Please sum this up in three sentences.');
+      await page.getByTestId('attach').click();
+      await page.getByText('more than the 4,096').waitFor();
+    },
+  },
+  {
+    name: 'file-sent',
+    scenario: 'weeks',
+    act: async (page) => {
+      await page.getByTestId('attach').click();
+      await send(page, 'Please sum this up in three sentences.');
+      await settled(page);
+      await page.getByRole('button', { name: 'Show quarterly-report.txt' }).click();
+    },
+  },
+  {
+    name: 'instructions',
+    scenario: 'presets',
+    act: async (page) => {
+      await page.getByTestId('instructions-button').click();
+      await page.getByRole('button', { name: /^Proofreader / }).click();
+    },
+  },
+  {
+    name: 'maths',
+    scenario: 'maths',
+    act: async (page) => {
+      await send(page, 'Show me formulas.');
+      await settled(page);
+      await page.locator('math').nth(5).waitFor();
+    },
+  },
+  {
+    name: 'find',
+    scenario: 'branches',
+    act: async (page) => {
+      await openChat(page, 'A story about a fox');
+      await page.keyboard.press('Control+f');
+      await page.getByTestId('find').locator('input').fill('fox');
+      await page.getByText('1 of 4').waitFor();
+    },
+  },
+  {
+    name: 'search',
+    scenario: 'organised',
+    act: async (page) => {
+      await openSidebar(page);
+      await page.getByTestId('search').fill('sort');
+      await page.locator('mark').first().waitFor();
+    },
+  },
+  { name: 'folders', scenario: 'organised', act: openSidebar },
+  {
+    name: 'move',
+    scenario: 'organised',
+    act: async (page) => {
+      await openSidebar(page);
+      await page
+        .getByRole('button', { name: 'Packing list for the Alps', exact: true })
+        .click({ button: 'right' });
+      await page.getByRole('menuitem', { name: 'Move to a folder…' }).click();
+    },
+  },
   { name: 'book', scenario: 'book', act: (page) => openChat(page, 'A whole book') },
   {
     name: 'draft-long',
@@ -123,4 +238,4 @@ async function openChat(page: Page, title: string) {
   await page.mouse.move(640, 300);
 }
 
-shoot(shots, { wide: { width: 1280, height: 800 }, narrow: { width: 360, height: 720 } });
+shoot(shots, { wide: { width: 1280, height: 800 }, narrow: { width: 400, height: 720 } });

@@ -8,6 +8,8 @@ const chat = (title: string, updated_at: number) => ({
   title,
   created_at: updated_at,
   updated_at,
+  pinned: false,
+  folder: null,
 });
 
 describe('the list of chats by days', () => {

@@ -1,6 +1,6 @@
 /** Every word a person reads, in one place. Plain words; never blame the person. */
-import type { Job, JobPhase, JobState, ModelFile, Setting } from './api/types';
-import { bytes, count } from './format';
+import type { Job, JobPhase, JobState, ModelFile, Setting, Thinking } from './api/types';
+import { bytes, count, duration, remaining } from './format';
 
 export const strings = {
   app: 'FaStar',
@@ -44,7 +44,142 @@ export const strings = {
     stop: 'Stop',
     long: (characters: number) =>
       `${count(characters)} characters. A text this long may not fit the model’s context.`,
-    busy: 'Wait for the answer to finish, or stop it, to send the next message.',
+    queue: 'Send when the answer is done',
+    thinking: 'Thinking',
+    thinkingNames: { off: 'No thinking', on: 'Thinking', max: 'Thinking, max' } satisfies Record<
+      Thinking,
+      string
+    >,
+    thinkingHelp:
+      'Whether the model thinks before it answers. Changing to or from the most thinking makes it read the whole conversation again.',
+    tokens: (n: number) => `${count(n)} tokens`,
+    contextWarning: (percent: number) =>
+      `With this message the context is ${percent} % full. When it is full, answers end early: start a new chat for a new subject.`,
+    contextOver: (over: number, size: number) =>
+      `This is ${count(over)} tokens more than the ${count(size)} the model can hold. Shorten the message, remove a file, or start a new chat.`,
+  },
+  queue: {
+    label: 'Waiting messages',
+    waiting: 'Sent when the answer is done',
+    stopped: 'Not sent yet',
+    send: 'Send now',
+    edit: 'Edit the waiting message',
+    drop: 'Do not send it',
+    files: (n: number) => (n === 1 ? '1 file' : `${n} files`),
+  },
+  attach: {
+    pick: 'Attach text files',
+    list: 'Attached files',
+    remove: (name: string) => `Remove ${name}`,
+    pasted: (n: number) => `Pasted text${n === 1 ? '' : ` ${n}`}.txt`,
+    size: (size: number, tokens: number | null) =>
+      tokens === null ? bytes(size) : `${bytes(size)}, ${count(tokens)} tokens`,
+    show: (name: string) => `Show ${name}`,
+    hide: (name: string) => `Hide ${name}`,
+    noText: (name: string) => `${name} is not a text file (or not in UTF-8), so the model cannot read it.`,
+    empty: (name: string) => `${name} is empty.`,
+    tooLarge: (name: string, size: number, most: number) =>
+      `${name} has ${count(size)} bytes, and ${count(most)} is the limit.`,
+  },
+  versions: {
+    label: 'Versions of this message',
+    of: (at: number, all: number) => `${at} / ${all}`,
+    spoken: (at: number, all: number) => `Version ${at} of ${all}`,
+    previous: 'Previous version',
+    next: 'Next version',
+  },
+  edit: {
+    own: 'Edit',
+    answer: 'Edit the answer',
+    field: 'Text of the message',
+    send: 'Send',
+    save: 'Save',
+    cancel: 'Cancel',
+    help: 'The old version stays.',
+    edited: 'Edited by you',
+  },
+  thoughts: {
+    running: 'Thinking…',
+    soFar: 'Thoughts so far',
+    done: (ms: number | null) => (ms === null ? 'Thoughts' : `Thought for ${duration(ms)}`),
+  },
+  timing: {
+    show: 'Where the time went',
+    button: (time: string) => `${time}: where the time went`,
+    prompt: (read: number, all: number) =>
+      read === all
+        ? `Reading the prompt, ${count(all)} tokens`
+        : `Reading the prompt, ${count(read)} of ${count(all)} tokens (the others were read before)`,
+    writing: (tokens: number) => `Writing, ${count(tokens)} tokens`,
+    thinking: (tokens: number) => `of these, ${count(tokens)} to think`,
+    disk: 'of this, waiting for the disk',
+    first: 'First word after',
+    speed: 'Speed',
+    model: 'Model',
+    bar: (prompt: string, writing: string) => `Prompt ${prompt}, writing ${writing}`,
+  },
+  find: {
+    label: 'Find in this chat',
+    placeholder: 'Find in this chat',
+    previous: 'Previous match',
+    next: 'Next match',
+    close: 'Close the search',
+    none: 'Nothing found',
+    of: (at: number, all: number) => `${count(at)} of ${count(all)}`,
+    many: (at: number, all: number) => `${count(at)} of the first ${count(all)}`,
+  },
+  search: {
+    label: 'Search all chats',
+    placeholder: 'Search all chats',
+    clear: 'Clear the search',
+    searching: 'Searching…',
+    none: 'Nothing found in your chats.',
+    results: 'What was found',
+    some: (n: number) => (n === 1 ? '1 place found' : `${count(n)} places found`),
+    from: (who: string) => `${who}:`,
+    you: 'You',
+    model: 'Answer',
+  },
+  folders: {
+    pinned: 'Pinned',
+    pin: 'Pin',
+    unpin: 'Unpin',
+    move: 'Move to a folder…',
+    title: 'Move to a folder',
+    out: 'No folder',
+    name: 'Name of a new folder',
+    make: 'Move there',
+    cancel: 'Cancel',
+    unfold: (name: string) => `Folder ${name}`,
+  },
+  files: {
+    markdown: 'Export as Markdown…',
+    json: 'Export as JSON…',
+    import: 'Import chats…',
+    exportAll: 'Export all chats…',
+    more: 'More for all chats',
+    exported: (path: string) => `Exported to ${path}`,
+    imported: (n: number) => (n === 1 ? '1 chat was imported.' : `${count(n)} chats were imported.`),
+    dismiss: 'Dismiss',
+  },
+  instructions: {
+    button: 'Instructions',
+    set: 'Instructions (set)',
+    title: 'Instructions',
+    intro: 'What the model should always keep in mind in this chat. It counts from the next answer on.',
+    field: 'Instructions for this chat',
+    placeholder: 'For example: Answer in short sentences.',
+    presets: 'Saved instructions',
+    none: 'Nothing saved yet.',
+    use: (name: string) => `Use “${name}”`,
+    update: (name: string) => `Save the text above as “${name}”`,
+    remove: (name: string) => `Delete “${name}”`,
+    name: 'Name',
+    saveAs: 'Save these under a name',
+    save: 'Save',
+    apply: 'Use in this chat',
+    cancel: 'Cancel',
+    close: 'Close',
   },
   message: {
     you: 'You',
@@ -59,6 +194,9 @@ export const strings = {
     queued: (ahead: number) =>
       ahead === 1 ? 'Waiting for one other answer…' : `Waiting for ${count(ahead)} other answers…`,
     prefill: (done: number, total: number) => `Reading the prompt: ${count(done)} of ${count(total)} tokens`,
+    prefillLeft: (seconds: number) =>
+      seconds < 60 ? 'less than a minute left' : `about ${remaining(seconds)} left`,
+    continue: 'Continue',
     prefillLabel: 'Reading the prompt',
     writing: 'Writing…',
     stopped: 'Stopped',

@@ -13,7 +13,8 @@ mod setting;
 mod typescript;
 
 pub use chat::{
-    AnswerStats, Chat, ChatSummary, Finish, GenerationEvent, Message, MessageStatus, Role,
+    AnswerStats, Attachment, Chat, ChatSummary, ExportFormat, Exported, Finish, Found,
+    GenerationEvent, Message, MessageStatus, NewMessage, Preset, Role, Thinking, TokenCount,
 };
 pub use error::{ApiError, ErrorCode};
 pub use job::{Job, JobKind, JobPhase, JobState};

@@ -3,11 +3,12 @@
 use ts_rs::{Config, TS};
 
 use crate::{
-    Activity, AnswerStats, ApiError, AppInfo, CachePlan, CatalogueEntry, Chat, ChatSummary,
-    Condition, DownloadRequest, ErrorCode, Face, Finish, GenerationEvent, Job, JobKind, JobPhase,
-    JobState, Library, Message, MessageStatus, ModelFile, ModelInfo, ModelMemory, ModelState,
-    Monitor, Paging, PagingLayer, PagingStep, Process, Role, Setting, SettingKind, SettingScope,
-    SettingSection, TraceFile,
+    Activity, AnswerStats, ApiError, AppInfo, Attachment, CachePlan, CatalogueEntry, Chat,
+    ChatSummary, Condition, DownloadRequest, ErrorCode, ExportFormat, Exported, Face, Finish,
+    Found, GenerationEvent, Job, JobKind, JobPhase, JobState, Library, Message, MessageStatus,
+    ModelFile, ModelInfo, ModelMemory, ModelState, Monitor, NewMessage, Paging, PagingLayer,
+    PagingStep, Preset, Process, Role, Setting, SettingKind, SettingScope, SettingSection,
+    Thinking, TokenCount, TraceFile,
 };
 
 /// The whole text of `ui/src/lib/api/types.ts`.
@@ -37,10 +38,18 @@ pub fn typescript() -> String {
         Role,
         MessageStatus,
         Finish,
+        Thinking,
         AnswerStats,
+        Attachment,
+        NewMessage,
+        Preset,
+        TokenCount,
         Message,
         ChatSummary,
         Chat,
+        Found,
+        ExportFormat,
+        Exported,
         GenerationEvent,
         Condition,
         ModelFile,

@@ -18,6 +18,8 @@ pub(crate) enum Error {
     ChatNotFound,
     #[error("This answer does not exist any more.")]
     AnswerNotFound,
+    #[error("These saved instructions do not exist any more.")]
+    PresetNotFound,
     #[error("This model is no longer there.")]
     ModelNotFound,
     #[error("This work is no longer in the list.")]
@@ -176,6 +178,7 @@ impl From<Error> for ApiError {
         let (code, hint, details) = match &error {
             Error::ChatNotFound
             | Error::AnswerNotFound
+            | Error::PresetNotFound
             | Error::ModelNotFound
             | Error::JobNotFound => (ErrorCode::NotFound, None, None),
             Error::Told(told) => return told.clone(),

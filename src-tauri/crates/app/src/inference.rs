@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastar_engine::{
-    Activity, Answer, Cancel, Engine, Event, Message, ModelFacts, Options, PageView, Sampling,
+    Activity, Answer, Cancel, Conversation, Engine, Event, ModelFacts, Options, PageView, Sampling,
     Session, Statistics, plan::Preview,
 };
 
@@ -50,14 +50,18 @@ pub trait Model: Send + Sync {
     fn recorded(&self) -> Option<(PathBuf, u64, bool)> {
         None
     }
+    /// See [`Engine::prompt_tokens`].
+    fn prompt_tokens(&self, conversation: &Conversation) -> fastar_engine::Result<usize>;
+    /// See [`Engine::text_tokens`].
+    fn text_tokens(&self, text: &str) -> fastar_engine::Result<usize>;
 }
 
 /// One conversation's cached state.
 pub trait Timeline {
-    /// See [`Engine::answer`].
-    fn answer(
+    /// See [`Engine::reply`].
+    fn reply(
         &mut self,
-        messages: &[Message],
+        conversation: &Conversation,
         sampling: &Sampling,
         cancel: &Cancel,
         on_event: &mut dyn FnMut(Event<'_>),
@@ -131,18 +135,26 @@ impl Model for EngineModel {
     fn recorded(&self) -> Option<(PathBuf, u64, bool)> {
         self.0.recorded()
     }
+
+    fn prompt_tokens(&self, conversation: &Conversation) -> fastar_engine::Result<usize> {
+        self.0.prompt_tokens(conversation)
+    }
+
+    fn text_tokens(&self, text: &str) -> fastar_engine::Result<usize> {
+        self.0.text_tokens(text)
+    }
 }
 
 impl Timeline for EngineTimeline {
-    fn answer(
+    fn reply(
         &mut self,
-        messages: &[Message],
+        conversation: &Conversation,
         sampling: &Sampling,
         cancel: &Cancel,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> fastar_engine::Result<Answer> {
         self.engine
-            .answer(&mut self.session, messages, sampling, cancel, on_event)
+            .reply(&mut self.session, conversation, sampling, cancel, on_event)
     }
 
     fn save(&self, path: &Path) -> fastar_engine::Result<()> {

@@ -3,6 +3,7 @@
 //! [`App`] has one method per command of the contract ([`fastar_api`]); the desktop shell and the server call them and add nothing.
 //! Methods may wait for the disk, so a face calls them away from its own event loop.
 
+mod attachments;
 mod chats;
 mod clock;
 mod data;
@@ -30,10 +31,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use fastar_api::{
-    ApiError, AppInfo, Chat, ChatSummary, DownloadRequest, ErrorCode, Face, Job, JobKind, Library,
-    ModelMemory, ModelState,
+    ApiError, AppInfo, Attachment, Chat, ChatSummary, DownloadRequest, ErrorCode, ExportFormat,
+    Exported, Face, Found, Job, JobKind, Library, ModelMemory, ModelState, NewMessage, Preset,
+    Thinking, TokenCount,
 };
 
+pub use chats::exchange::MAX_IMPORT_BYTES;
 pub use error::guard;
 pub use generation::Listener;
 pub use library::catalogue::file_of;
@@ -441,14 +444,130 @@ impl App {
         Ok(self.0.chats.restore(id)?)
     }
 
-    /// Sends a message; without a chat, a new one is begun. The rows exist when this returns.
-    pub fn message_send(&self, chat_id: Option<&str>, text: &str) -> Result<Listener> {
-        Ok(self.0.generation.send(chat_id, text)?)
+    /// Keeps a chat at the top of the list, or no longer.
+    pub fn chat_pin(&self, id: &str, pinned: bool) -> Result<ChatSummary> {
+        Ok(self.0.chats.pin(id, pinned)?)
     }
 
-    /// Writes the last answer of a chat anew. The rows exist when this returns.
-    pub fn message_regenerate(&self, chat_id: &str) -> Result<Listener> {
-        Ok(self.0.generation.regenerate(chat_id)?)
+    /// Moves a chat into a folder, or out of all.
+    pub fn chat_move(&self, id: &str, folder: Option<&str>) -> Result<ChatSummary> {
+        Ok(self.0.chats.move_to(id, folder)?)
+    }
+
+    /// Sets the instructions that stand before a conversation.
+    pub fn chat_system_set(&self, id: &str, text: &str) -> Result<()> {
+        Ok(self.0.chats.set_system(id, text)?)
+    }
+
+    /// Finds a text in titles and messages of all chats.
+    pub fn chat_search(&self, query: &str) -> Result<Vec<Found>> {
+        Ok(self.0.chats.search(query)?)
+    }
+
+    /// One chat, or all of them, as a file; saving it is the face's work.
+    pub fn chat_export(&self, id: Option<&str>, format: ExportFormat) -> Result<Exported> {
+        Ok(self.0.chats.export(id, format)?)
+    }
+
+    /// Writes what [`App::chat_export`] gave into a file that the person chose: whole, or not at all.
+    pub fn write_exported(&self, path: &Path, exported: &Exported) -> Result<()> {
+        Ok(chats::exchange::write(path, exported)?)
+    }
+
+    /// Adds the chats of an exported file, all or none, and returns how many there are.
+    pub fn chat_import(&self, text: &str) -> Result<u32> {
+        Ok(self.0.chats.import(text, clock::now())?)
+    }
+
+    /// The same from a file that the person chose.
+    pub fn chat_import_file(&self, path: &Path) -> Result<u32> {
+        let text = attachments::read_text(path, MAX_IMPORT_BYTES)?;
+        self.chat_import(&text)
+    }
+
+    /// Reads a text file that the person chose.
+    pub fn attachment_read(&self, path: &Path) -> Result<Attachment> {
+        Ok(attachments::read(path)?)
+    }
+
+    /// Saved instructions, by name.
+    pub fn preset_list(&self) -> Result<Vec<Preset>> {
+        Ok(self.0.chats.presets()?)
+    }
+
+    /// Saves instructions under a name; without an id, as a new preset.
+    pub fn preset_save(&self, id: Option<&str>, name: &str, text: &str) -> Result<Preset> {
+        Ok(self.0.chats.save_preset(id, name, text)?)
+    }
+
+    /// Deletes saved instructions.
+    pub fn preset_delete(&self, id: &str) -> Result<()> {
+        Ok(self.0.chats.delete_preset(id)?)
+    }
+
+    /// What the person has begun to write for a new chat; that of the others is in [`Chat::draft`].
+    pub fn draft_new(&self) -> Result<String> {
+        Ok(self.0.chats.new_draft()?)
+    }
+
+    /// Keeps what the person has begun to write.
+    pub fn draft_save(&self, chat_id: Option<&str>, text: &str) -> Result<()> {
+        if text.len() > generation::MAX_MESSAGE_BYTES {
+            return Err(Error::BadRequest(format!(
+                "The draft has {} bytes, and {} is the limit.",
+                text.len(),
+                generation::MAX_MESSAGE_BYTES
+            ))
+            .into());
+        }
+        Ok(self.0.chats.save_draft(chat_id, text)?)
+    }
+
+    /// How many tokens a message would have, and the prompt with it.
+    pub fn message_count(
+        &self,
+        chat_id: Option<&str>,
+        message: impl Into<NewMessage>,
+    ) -> Result<TokenCount> {
+        Ok(self.0.generation.count(chat_id, &message.into())?)
+    }
+
+    /// Sends a message; without a chat, a new one is begun. The rows exist when this returns.
+    pub fn message_send(
+        &self,
+        chat_id: Option<&str>,
+        message: impl Into<NewMessage>,
+    ) -> Result<Listener> {
+        Ok(self.0.generation.send(chat_id, &message.into())?)
+    }
+
+    /// Sends a new version of a message of the person. The rows exist when this returns.
+    pub fn message_edit(
+        &self,
+        message_id: &str,
+        message: impl Into<NewMessage>,
+    ) -> Result<Listener> {
+        Ok(self.0.generation.edit(message_id, &message.into())?)
+    }
+
+    /// Writes a new version of an answer. The rows exist when this returns.
+    pub fn message_regenerate(&self, answer_id: &str, thinking: Thinking) -> Result<Listener> {
+        Ok(self.0.generation.regenerate(answer_id, thinking)?)
+    }
+
+    /// Goes on with an answer that was cut off.
+    pub fn answer_continue(&self, answer_id: &str) -> Result<Listener> {
+        Ok(self.0.generation.continue_answer(answer_id)?)
+    }
+
+    /// Makes a new version of an answer out of what the person wrote.
+    pub fn answer_edit(&self, answer_id: &str, text: &str) -> Result<Chat> {
+        Ok(self.0.generation.edit_answer(answer_id, text)?)
+    }
+
+    /// Shows another version of a message, with what stood behind it.
+    pub fn version_show(&self, message_id: &str) -> Result<Chat> {
+        Ok(self.0.generation.show_version(message_id)?)
     }
 
     /// Listens to an answer from where it is.

@@ -128,6 +128,11 @@ impl Models {
         files
     }
 
+    /// The model that answers now.
+    pub(crate) fn in_use(&self) -> Option<Loaded> {
+        lock(&self.state).in_use.clone()
+    }
+
     pub(crate) fn number_in_use(&self) -> Option<u64> {
         lock(&self.state)
             .in_use

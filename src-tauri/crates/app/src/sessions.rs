@@ -112,14 +112,14 @@ fn remove(path: &Path) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use fastar_engine::{Answer, Cancel, Error, Event, Message, Result, Sampling};
+    use fastar_engine::{Answer, Cancel, Conversation, Error, Event, Result, Sampling};
 
     struct Sized(usize);
 
     impl Timeline for Sized {
-        fn answer(
+        fn reply(
             &mut self,
-            _: &[Message],
+            _: &Conversation,
             _: &Sampling,
             _: &Cancel,
             _: &mut dyn FnMut(Event<'_>),

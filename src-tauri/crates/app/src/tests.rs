@@ -13,7 +13,7 @@ fn a_full_disk_refuses_a_message_before_the_model_sees_it() {
     let app = script.app(folder.path());
     app.0.chats.pretend_the_disk_is_full(true);
     let error = app
-        .message_send(None, &"long ".repeat(10_000))
+        .message_send(None, "long ".repeat(10_000).as_str())
         .err()
         .unwrap();
     assert_eq!(error.code, ErrorCode::Storage);

@@ -3,11 +3,18 @@
 
 mod scripted;
 
-use fastar_api::{ErrorCode, Finish, GenerationEvent, MessageStatus, Role};
+use fastar_api::{ErrorCode, Finish, GenerationEvent, MessageStatus, Role, Thinking};
+use fastar_app::{App, Listener};
 use scripted::{Script, Step, hear, hear_until, next, wait_until};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
+}
+
+/// Regenerates the last answer of a chat.
+fn regenerate(app: &App, chat: &str) -> Listener {
+    let last = app.chat_open(chat).unwrap().messages.pop().unwrap();
+    app.message_regenerate(&last.id, Thinking::Off).unwrap()
 }
 
 #[test]
@@ -225,7 +232,10 @@ fn a_chat_with_an_answer_being_written_is_busy_and_other_chats_wait_their_turn()
         ErrorCode::Busy
     );
     assert_eq!(
-        app.message_regenerate(&chat).err().unwrap().code,
+        app.message_regenerate(first.answer_id(), Thinking::Off)
+            .err()
+            .unwrap()
+            .code,
         ErrorCode::Busy
     );
 
@@ -286,7 +296,7 @@ fn regenerate_replaces_the_last_answer_and_draws_anew() {
     script.step(Step::End);
     let old = hear(&mut listener).answer().clone();
 
-    let mut listener = app.message_regenerate(&old.chat_id).unwrap();
+    let mut listener = app.message_regenerate(&old.id, Thinking::Off).unwrap();
     script.say("new");
     script.step(Step::End);
     let heard = hear(&mut listener);
@@ -299,7 +309,10 @@ fn regenerate_replaces_the_last_answer_and_draws_anew() {
     assert_eq!(asked[1].conversation, ["User: hi"]);
     assert_ne!(asked[0].seed, asked[1].seed);
     assert_eq!(
-        app.message_regenerate("nonsense").err().unwrap().code,
+        app.message_regenerate("nonsense", Thinking::Off)
+            .err()
+            .unwrap()
+            .code,
         ErrorCode::NotFound
     );
 }
@@ -328,7 +341,7 @@ fn a_failed_answer_keeps_its_text_says_why_and_the_chat_goes_on() {
     assert_eq!(app.chat_open(&answer.chat_id).unwrap().messages[1], answer);
 
     // A bug in the engine ends one answer, not the app.
-    let mut listener = app.message_regenerate(&answer.chat_id).unwrap();
+    let mut listener = app.message_regenerate(&answer.id, Thinking::Off).unwrap();
     script.step(Step::Panic);
     let broken = hear(&mut listener).answer().clone();
     assert_eq!(broken.error.unwrap().code, ErrorCode::Internal);
@@ -351,7 +364,7 @@ fn empty_and_oversized_messages_are_refused_and_odd_characters_arrive_whole() {
         );
     }
     let error = app
-        .message_send(None, &"ab".repeat(1_000_001))
+        .message_send(None, "ab".repeat(1_000_001).as_str())
         .err()
         .unwrap();
     assert_eq!(error.code, ErrorCode::BadRequest);
@@ -475,7 +488,7 @@ fn whoever_attaches_while_answers_begin_and_end_hears_the_end() {
                 })
                 .collect();
             for round in 0..400 {
-                let mut listener = app.message_regenerate(&chat).unwrap();
+                let mut listener = regenerate(&app, &chat);
                 if another || round % 2 == 0 {
                     app.generation_stop(listener.answer_id()).unwrap();
                 } else {
@@ -513,7 +526,7 @@ fn after_a_message_that_was_too_long_a_shorter_one_is_answered() {
     script.say("yes");
     script.step(Step::End);
     hear(&mut listener);
-    let mut listener = app.message_regenerate(&chat).unwrap();
+    let mut listener = regenerate(&app, &chat);
     script.step(Step::End);
     hear(&mut listener);
 
@@ -529,7 +542,7 @@ fn after_a_message_that_was_too_long_a_shorter_one_is_answered() {
     let mut listener = app.message_send(Some(&chat), "long once more").unwrap();
     script.step(Step::Panic);
     hear(&mut listener);
-    let mut listener = app.message_regenerate(&chat).unwrap();
+    let mut listener = regenerate(&app, &chat);
     script.step(Step::End);
     hear(&mut listener);
     assert_eq!(

@@ -39,7 +39,7 @@ fn the_demo_answers_as_the_reference_does_and_reuses_the_first_turn() {
     assert_eq!(expected.len(), 11);
     let (second_turn, second_text) = expected.pop().unwrap();
     for (prompt, text) in &expected {
-        let heard = hear(&mut app.message_send(None, prompt).unwrap());
+        let heard = hear(&mut app.message_send(None, prompt.as_str()).unwrap());
         assert_eq!(&heard.text(), text, "{prompt}");
         assert_eq!(heard.answer().status, MessageStatus::Done);
         let stats = heard.answer().stats.clone().unwrap();

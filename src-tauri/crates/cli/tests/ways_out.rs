@@ -37,7 +37,7 @@ fn on_stdout() {
 
 /// The text of the answer to a new chat's first message: as it came in pieces, and as the last event has it.
 fn ask(address: &str, message: &str) -> (String, String) {
-    let body = serde_json::json!({"chat_id": null, "text": message}).to_string();
+    let body = serde_json::json!({"chat_id": null, "message": {"text": message}}).to_string();
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,

@@ -85,6 +85,19 @@ impl Engine {
         self.reply(session, &conversation, sampling, cancel, on_event)
     }
 
+    /// Tokens of the prompt that [`Engine::reply`] would read for a conversation.
+    pub fn prompt_tokens(&self, conversation: &Conversation) -> Result<usize> {
+        let prompt = encode(self.tokenizer()?, conversation, self.efforts())?;
+        Ok(prompt.ids.len())
+    }
+
+    /// Tokens of a text by itself. A message's text is always tokenised by itself: so many it adds to a prompt.
+    pub fn text_tokens(&self, text: &str) -> Result<usize> {
+        let mut ids = Vec::new();
+        self.tokenizer()?.encode(text, &mut ids)?;
+        Ok(ids.len())
+    }
+
     /// Writes the next answer to a conversation. What `session` holds of the prompt is reused as far as it can be gone back to. After any
     /// result the session is consistent and can be used again.
     ///

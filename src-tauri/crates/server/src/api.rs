@@ -12,8 +12,8 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use fastar_api::{ApiError, DownloadRequest, ErrorCode};
-use fastar_app::{App, Listener, guard, unsupported};
+use fastar_api::{ApiError, DownloadRequest, ErrorCode, ExportFormat, NewMessage, Thinking};
+use fastar_app::{App, Listener, MAX_IMPORT_BYTES, guard, unsupported};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,8 +52,25 @@ pub const COMMANDS: &[&str] = &[
     "chat_rename",
     "chat_delete",
     "chat_restore",
+    "chat_pin",
+    "chat_move",
+    "chat_system_set",
+    "chat_search",
+    "chat_export",
+    "chat_import",
+    "preset_list",
+    "preset_save",
+    "preset_delete",
+    "draft_new",
+    "draft_save",
+    "attachment_pick",
+    "message_count",
     "message_send",
+    "message_edit",
     "message_regenerate",
+    "answer_continue",
+    "answer_edit",
+    "version_show",
     "generation_attach",
     "generation_stop",
     "link_open",
@@ -84,13 +101,67 @@ struct Rename {
     title: String,
 }
 #[derive(Deserialize)]
-struct Send {
+struct Pin {
+    id: String,
+    pinned: bool,
+}
+#[derive(Deserialize)]
+struct Move {
+    id: String,
+    folder: Option<String>,
+}
+#[derive(Deserialize)]
+struct System {
+    id: String,
+    text: String,
+}
+#[derive(Deserialize)]
+struct Query {
+    query: String,
+}
+#[derive(Deserialize)]
+struct Export {
+    id: Option<String>,
+    format: ExportFormat,
+}
+#[derive(Deserialize)]
+struct Text {
+    text: String,
+}
+#[derive(Deserialize)]
+struct SavePreset {
+    id: Option<String>,
+    name: String,
+    text: String,
+}
+#[derive(Deserialize)]
+struct Draft {
     chat_id: Option<String>,
     text: String,
 }
 #[derive(Deserialize)]
-struct ChatId {
-    chat_id: String,
+struct Send {
+    chat_id: Option<String>,
+    message: NewMessage,
+}
+#[derive(Deserialize)]
+struct Edit {
+    message_id: String,
+    message: NewMessage,
+}
+#[derive(Deserialize)]
+struct Regenerate {
+    answer_id: String,
+    thinking: Thinking,
+}
+#[derive(Deserialize)]
+struct EditAnswer {
+    answer_id: String,
+    text: String,
+}
+#[derive(Deserialize)]
+struct MessageId {
+    message_id: String,
 }
 #[derive(Deserialize)]
 struct AnswerId {
@@ -140,7 +211,12 @@ pub(crate) async fn command(
     if !COMMANDS.contains(&name.as_str()) {
         return unknown().await;
     }
-    let body = match whole(body, BODY_WITHIN).await {
+    let most = match name.as_str() {
+        // As JSON in JSON, quotes and line breaks take two bytes.
+        "chat_import" => 2 * MAX_IMPORT_BYTES,
+        _ => MAX_BODY,
+    };
+    let body = match whole(body, most, BODY_WITHIN).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
@@ -156,12 +232,12 @@ pub(crate) async fn command(
 }
 
 /// The whole body, or a refusal when it is too long or takes too long.
-async fn whole(body: Body, within: Duration) -> Result<Bytes, Response> {
-    match tokio::time::timeout(within, to_bytes(body, MAX_BODY)).await {
+async fn whole(body: Body, most: usize, within: Duration) -> Result<Bytes, Response> {
+    match tokio::time::timeout(within, to_bytes(body, most)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(_)) => Err(refusal(
             StatusCode::PAYLOAD_TOO_LARGE,
-            &format!("The request could not be read whole, or has more than {MAX_BODY} bytes, which is the limit."),
+            &format!("The request could not be read whole, or has more than {most} bytes, which is the limit."),
         )
         .into_response()),
         Err(_) => Err(refusal(
@@ -226,11 +302,53 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
         }
         "chat_delete" => arguments(body).and_then(|Id { id }| value(app.chat_delete(&id)?)),
         "chat_restore" => arguments(body).and_then(|Id { id }| value(app.chat_restore(&id)?)),
-        "message_send" => arguments(body).and_then(|Send { chat_id, text }| {
-            app.message_send(chat_id.as_deref(), &text).map(stream_of)
+        "chat_pin" => {
+            arguments(body).and_then(|Pin { id, pinned }| value(app.chat_pin(&id, pinned)?))
+        }
+        "chat_move" => arguments(body)
+            .and_then(|Move { id, folder }| value(app.chat_move(&id, folder.as_deref())?)),
+        "chat_system_set" => {
+            arguments(body).and_then(|System { id, text }| value(app.chat_system_set(&id, &text)?))
+        }
+        "chat_search" => {
+            arguments(body).and_then(|Query { query }| value(app.chat_search(&query)?))
+        }
+        "chat_export" => arguments(body)
+            .and_then(|Export { id, format }| value(app.chat_export(id.as_deref(), format)?)),
+        "chat_import" => arguments(body).and_then(|Text { text }| value(app.chat_import(&text)?)),
+        "preset_list" => no_arguments(body).and_then(|()| value(app.preset_list()?)),
+        "preset_save" => arguments(body).and_then(|SavePreset { id, name, text }| {
+            value(app.preset_save(id.as_deref(), &name, &text)?)
         }),
-        "message_regenerate" => arguments(body)
-            .and_then(|ChatId { chat_id }| app.message_regenerate(&chat_id).map(stream_of)),
+        "preset_delete" => arguments(body).and_then(|Id { id }| value(app.preset_delete(&id)?)),
+        "draft_new" => no_arguments(body).and_then(|()| value(app.draft_new()?)),
+        "draft_save" => arguments(body)
+            .and_then(|Draft { chat_id, text }| value(app.draft_save(chat_id.as_deref(), &text)?)),
+        "attachment_pick" => Err(unsupported("The browser picks files itself.")),
+        "message_count" => arguments(body).and_then(|Send { chat_id, message }| {
+            value(app.message_count(chat_id.as_deref(), message)?)
+        }),
+        "message_send" => arguments(body).and_then(|Send { chat_id, message }| {
+            app.message_send(chat_id.as_deref(), message).map(stream_of)
+        }),
+        "message_edit" => arguments(body).and_then(
+            |Edit {
+                 message_id,
+                 message,
+             }| { app.message_edit(&message_id, message).map(stream_of) },
+        ),
+        "message_regenerate" => arguments(body).and_then(
+            |Regenerate {
+                 answer_id,
+                 thinking,
+             }| { app.message_regenerate(&answer_id, thinking).map(stream_of) },
+        ),
+        "answer_continue" => arguments(body)
+            .and_then(|AnswerId { answer_id }| app.answer_continue(&answer_id).map(stream_of)),
+        "answer_edit" => arguments(body)
+            .and_then(|EditAnswer { answer_id, text }| value(app.answer_edit(&answer_id, &text)?)),
+        "version_show" => arguments(body)
+            .and_then(|MessageId { message_id }| value(app.version_show(&message_id)?)),
         "generation_attach" => arguments(body)
             .and_then(|AnswerId { answer_id }| app.generation_attach(&answer_id).map(stream_of)),
         "generation_stop" => arguments(body)
@@ -353,9 +471,9 @@ mod tests {
             .build()
             .unwrap();
         let endless = Body::from_stream(tokio_stream::pending::<Result<Bytes, Infallible>>());
-        let refused = runtime.block_on(whole(endless, Duration::from_millis(10)));
+        let refused = runtime.block_on(whole(endless, MAX_BODY, Duration::from_millis(10)));
         assert_eq!(refused.unwrap_err().status(), StatusCode::REQUEST_TIMEOUT);
-        let read = runtime.block_on(whole(Body::from("all of it"), BODY_WITHIN));
+        let read = runtime.block_on(whole(Body::from("all of it"), MAX_BODY, BODY_WITHIN));
         assert_eq!(read.unwrap(), "all of it");
     }
 }

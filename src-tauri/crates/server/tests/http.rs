@@ -12,8 +12,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fastar_api::{
-    ApiError, AppInfo, ChatSummary, Condition, ErrorCode, Face, GenerationEvent, Job, JobKind,
-    JobPhase, JobState, Library, MessageStatus, ModelState, Setting,
+    ApiError, AppInfo, ChatSummary, Condition, ErrorCode, Exported, Face, Found, GenerationEvent,
+    Job, JobKind, JobPhase, JobState, Library, MessageStatus, ModelState, Preset, Setting,
+    Thinking, TokenCount,
 };
 use fastar_app::jobs::{Ended, Leftover, Order, Report, Steering, Workshop};
 use fastar_app::{App, Options};
@@ -239,11 +240,15 @@ fn every_command_of_the_contract_answers() {
     assert!(matches!(state, ModelState::Loading { .. }));
     scripted::loaded(&server.app);
 
-    let mut answer = server.stream("message_send", &json!({"chat_id": null, "text": "hello"}));
+    let mut answer = server.stream(
+        "message_send",
+        &json!({"chat_id": null, "message": {"text": "hello"}}),
+    );
     let Some(GenerationEvent::Started {
         chat,
         user,
         answer: row,
+        after: None,
     }) = next_event(&mut answer)
     else {
         panic!()
@@ -262,10 +267,19 @@ fn every_command_of_the_contract_answers() {
     ));
     assert_eq!(rest_of(&mut late).1, MessageStatus::Done);
 
-    let mut again = server.stream("message_regenerate", &json!({"chat_id": chat.id}));
-    let Some(GenerationEvent::Started { answer: row, .. }) = next_event(&mut again) else {
+    let mut again = server.stream(
+        "message_regenerate",
+        &json!({"answer_id": row.id, "thinking": "on"}),
+    );
+    let Some(GenerationEvent::Started {
+        answer: new, after, ..
+    }) = next_event(&mut again)
+    else {
         panic!()
     };
+    assert_eq!((new.thinking, after.is_some()), (Thinking::On, true));
+    assert_eq!(new.versions, [row.id.as_str(), new.id.as_str()]);
+    let row = new;
     let stopped = server.post("generation_stop", &json!({"answer_id": row.id}));
     assert_eq!(
         (stopped.status, stopped.body.as_slice()),
@@ -277,8 +291,91 @@ fn every_command_of_the_contract_answers() {
         .post("chat_rename", &json!({"id": chat.id, "title": "New"}))
         .json();
     assert_eq!(renamed.title, "New");
-    let opened: fastar_api::Chat = server.post("chat_open", &json!({"id": chat.id})).json();
+    let mut opened: fastar_api::Chat = server.post("chat_open", &json!({"id": chat.id})).json();
     assert_eq!(opened.messages.len(), 2);
+    let first = opened.messages[1].versions[0].clone();
+    opened = server
+        .post("version_show", &json!({"message_id": first}))
+        .json();
+    assert_eq!(opened.messages[1].text, "Hi 👋\nline two");
+    opened = server
+        .post(
+            "answer_edit",
+            &json!({"answer_id": first, "text": "Hello."}),
+        )
+        .json();
+    let mut edited = server.stream(
+        "message_edit",
+        &json!({"message_id": opened.messages[0].id, "message": {"text": "hello again", "attachments": [{"name": "a.txt", "text": "x"}]}}),
+    );
+    server.script.say("cut");
+    server.script.step(Step::Full);
+    let edited_id = match next_event(&mut edited) {
+        Some(GenerationEvent::Started { answer, .. }) => answer.id,
+        other => panic!("{other:?}"),
+    };
+    rest_of(&mut edited);
+    let mut more = server.stream("answer_continue", &json!({"answer_id": edited_id}));
+    server.script.say(" short");
+    server.script.step(Step::End);
+    assert_eq!(rest_of(&mut more).0, " short");
+
+    let pinned: ChatSummary = server
+        .post("chat_pin", &json!({"id": chat.id, "pinned": true}))
+        .json();
+    let moved: ChatSummary = server
+        .post("chat_move", &json!({"id": chat.id, "folder": "Work"}))
+        .json();
+    assert_eq!(
+        (pinned.pinned, moved.folder.as_deref()),
+        (true, Some("Work"))
+    );
+    server.post(
+        "chat_system_set",
+        &json!({"id": chat.id, "text": "Be kind."}),
+    );
+    server.post("draft_save", &json!({"chat_id": chat.id, "text": "half"}));
+    server.post("draft_save", &json!({"chat_id": null, "text": "new"}));
+    assert_eq!(server.post("draft_new", &json!({})).json::<String>(), "new");
+    opened = server.post("chat_open", &json!({"id": chat.id})).json();
+    assert_eq!(
+        (opened.system.as_str(), opened.draft.as_str()),
+        ("Be kind.", "half")
+    );
+    assert_eq!(opened.messages[1].text, "cut short");
+    let count: TokenCount = server
+        .post(
+            "message_count",
+            &json!({"chat_id": chat.id, "message": {"text": "four"}}),
+        )
+        .json();
+    assert_eq!((count.message, count.context_size), (4, 4096));
+    let found: Vec<Found> = server
+        .post("chat_search", &json!({"query": "cut short"}))
+        .json();
+    assert_eq!(found[0].message_id.as_deref(), Some(edited_id.as_str()));
+    let exported: Exported = server
+        .post("chat_export", &json!({"id": chat.id, "format": "json"}))
+        .json();
+    let added: u32 = server
+        .post("chat_import", &json!({"text": exported.text}))
+        .json();
+    assert_eq!(added, 1);
+    let copies: Vec<ChatSummary> = server.post("chat_list", &json!({})).json();
+    let copy = copies.iter().find(|copy| copy.id != chat.id).unwrap();
+    server.post("chat_delete", &json!({"id": copy.id}));
+    let preset: Preset = server
+        .post(
+            "preset_save",
+            &json!({"id": null, "name": "Kind", "text": "Be kind."}),
+        )
+        .json();
+    let presets: Vec<Preset> = server.post("preset_list", &json!({})).json();
+    assert_eq!(presets, std::slice::from_ref(&preset));
+    assert_eq!(
+        server.post("preset_delete", &json!({"id": preset.id})).body,
+        b"null"
+    );
     assert_eq!(
         server.post("chat_delete", &json!({"id": chat.id})).body,
         b"null"
@@ -289,7 +386,12 @@ fn every_command_of_the_contract_answers() {
     assert_eq!(restored.id, chat.id);
 
     // What would name a path of this computer is not there for a page, whatever it sends.
-    for command in ["model_choose", "model_folder_choose", "model_show"] {
+    for command in [
+        "model_choose",
+        "model_folder_choose",
+        "model_show",
+        "attachment_pick",
+    ] {
         for arguments in [
             json!({}),
             json!({"path": "/etc", "folder": "/etc", "file": "good.fst"}),
@@ -615,13 +717,13 @@ fn errors_have_their_status_and_one_sentence() {
         ),
         (
             "message_send",
-            r#"{"chat_id":null,"text":"  "}"#,
+            r#"{"chat_id":null,"message":{"text":"  "}}"#,
             400,
             ErrorCode::BadRequest,
         ),
         (
             "message_send",
-            r#"{"chat_id":"nonsense","text":"x"}"#,
+            r#"{"chat_id":"nonsense","message":{"text":"x"}}"#,
             404,
             ErrorCode::NotFound,
         ),
@@ -650,11 +752,17 @@ fn errors_have_their_status_and_one_sentence() {
         (404, ErrorCode::NotFound)
     );
 
-    let mut busy = server.stream("message_send", &json!({"chat_id": null, "text": "x"}));
+    let mut busy = server.stream(
+        "message_send",
+        &json!({"chat_id": null, "message": {"text": "x"}}),
+    );
     let Some(GenerationEvent::Started { chat, .. }) = next_event(&mut busy) else {
         panic!()
     };
-    let response = server.post("message_send", &json!({"chat_id": chat.id, "text": "y"}));
+    let response = server.post(
+        "message_send",
+        &json!({"chat_id": chat.id, "message": {"text": "y"}}),
+    );
     assert_eq!(
         (response.status, response.json::<ApiError>().code),
         (409, ErrorCode::Busy)
@@ -674,11 +782,17 @@ fn deeply_nested_json_and_huge_bodies_are_refused_and_the_server_lives() {
         }
     }
     let text = "a".repeat(4_100_000);
-    let response = server.post("message_send", &json!({"chat_id": null, "text": text}));
+    let response = server.post(
+        "message_send",
+        &json!({"chat_id": null, "message": {"text": text}}),
+    );
     assert_eq!(response.status, 413);
     assert!(response.json::<ApiError>().message.contains("4000000"));
     let text = "a".repeat(2_100_000);
-    let response = server.post("message_send", &json!({"chat_id": null, "text": text}));
+    let response = server.post(
+        "message_send",
+        &json!({"chat_id": null, "message": {"text": text}}),
+    );
     assert_eq!(response.status, 400);
     let message = response.json::<ApiError>().message;
     assert!(
@@ -829,7 +943,10 @@ fn the_page_is_at_the_root_only_and_every_response_is_locked_down() {
 #[test]
 fn a_client_hears_something_at_once_even_while_nothing_is_written() {
     let server = Running::new();
-    let mut stream = server.stream("message_send", &json!({"chat_id": null, "text": "x"}));
+    let mut stream = server.stream(
+        "message_send",
+        &json!({"chat_id": null, "message": {"text": "x"}}),
+    );
     let mut line = String::new();
     stream.read_line(&mut line).unwrap();
     assert_eq!(line, ": fastar\n");
@@ -838,7 +955,10 @@ fn a_client_hears_something_at_once_even_while_nothing_is_written() {
 #[test]
 fn a_client_that_goes_away_or_never_reads_leaves_the_answer_and_other_clients_alone() {
     let server = Running::new();
-    let mut gone = server.stream("message_send", &json!({"chat_id": null, "text": "x"}));
+    let mut gone = server.stream(
+        "message_send",
+        &json!({"chat_id": null, "message": {"text": "x"}}),
+    );
     let Some(GenerationEvent::Started { answer, .. }) = next_event(&mut gone) else {
         panic!()
     };
@@ -890,7 +1010,10 @@ fn the_server_listens_on_this_computer_only() {
 #[test]
 fn at_the_end_running_answers_are_saved_and_their_streams_closed_even_when_a_client_is_stuck() {
     let mut server = Running::new();
-    let mut stream = server.stream("message_send", &json!({"chat_id": null, "text": "x"}));
+    let mut stream = server.stream(
+        "message_send",
+        &json!({"chat_id": null, "message": {"text": "x"}}),
+    );
     let Some(GenerationEvent::Started { chat, answer, .. }) = next_event(&mut stream) else {
         panic!()
     };

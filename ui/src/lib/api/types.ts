@@ -238,6 +238,8 @@ export type MessageStatus = "writing" | "done" | "stopped" | "interrupted" | "fa
 
 export type Finish = "end" | "length" | "stopped";
 
+export type Thinking = "off" | "on" | "max";
+
 export type AnswerStats = { 
 /**
  * Tokens of the whole prompt, earlier turns included.
@@ -248,9 +250,13 @@ prompt_tokens: number,
  */
 reused_tokens: number, 
 /**
- * Tokens the model wrote.
+ * Tokens the model wrote, thinking included.
  */
 answer_tokens: number, 
+/**
+ * Those of them that were thinking.
+ */
+reasoning_tokens: number, 
 /**
  * From the request (after any queue) to the first token of the answer.
  */
@@ -263,6 +269,14 @@ prefill_ms: number,
  * Writing the answer.
  */
 decode_ms: number, 
+/**
+ * Of reading the prompt, the time in which nothing could be done but wait for the disk; none when all of the model is in memory.
+ */
+prefill_waited_ms: number | null, 
+/**
+ * The same of writing the answer.
+ */
+decode_waited_ms: number | null, 
 /**
  * Decode speed; none when fewer than two tokens were written.
  */
@@ -279,6 +293,62 @@ context_size: number,
  * Why it ended.
  */
 finish: Finish, };
+
+export type Attachment = { 
+/**
+ * File name, without its folders.
+ */
+name: string, 
+/**
+ * All of its text.
+ */
+text: string, };
+
+export type NewMessage = { 
+/**
+ * Its text. May be empty where there are attachments.
+ */
+text: string, 
+/**
+ * Files that belong to it.
+ */
+attachments: Array<Attachment>, 
+/**
+ * Whether the model thinks before it answers this.
+ */
+thinking: Thinking, 
+/**
+ * Instructions for the whole conversation, where this message begins one; ignored in a chat that exists.
+ */
+system: string, };
+
+export type Preset = { 
+/**
+ * Id, unique in the app.
+ */
+id: string, 
+/**
+ * Name for people.
+ */
+name: string, 
+/**
+ * The instructions.
+ */
+text: string, };
+
+export type TokenCount = { 
+/**
+ * Tokens of the text and the attachments by themselves.
+ */
+message: number, 
+/**
+ * Tokens of the whole prompt, with the conversation before.
+ */
+prompt: number, 
+/**
+ * Positions there are.
+ */
+context_size: number, };
 
 export type Message = { 
 /**
@@ -316,7 +386,31 @@ stats: AnswerStats | null,
 /**
  * Why it failed.
  */
-error: ApiError | null, };
+error: ApiError | null, 
+/**
+ * What the model thought before it answered.
+ */
+reasoning: string | null, 
+/**
+ * How long it thought.
+ */
+reasoning_ms: number | null, 
+/**
+ * How it was asked to think (assistant only).
+ */
+thinking: Thinking, 
+/**
+ * Files that belong to it (user only).
+ */
+attachments: Array<Attachment>, 
+/**
+ * The person has changed what the model wrote.
+ */
+edited: boolean, 
+/**
+ * Ids of all versions of it in the order they were made, this one among them; empty when there is only one.
+ */
+versions: Array<string>, };
 
 export type ChatSummary = { 
 /**
@@ -334,7 +428,15 @@ created_at: number,
 /**
  * When it last changed; the list is sorted by it, newest first.
  */
-updated_at: number, };
+updated_at: number, 
+/**
+ * Stays at the top of the list.
+ */
+pinned: boolean, 
+/**
+ * Name of the folder it is in.
+ */
+folder: string | null, };
 
 export type Chat = { 
 /**
@@ -342,9 +444,55 @@ export type Chat = {
  */
 summary: ChatSummary, 
 /**
- * Messages, oldest first.
+ * Messages of the versions that are shown, oldest first.
  */
-messages: Array<Message>, };
+messages: Array<Message>, 
+/**
+ * Instructions that stand before the conversation; empty when there are none.
+ */
+system: string, 
+/**
+ * What the person has begun to write.
+ */
+draft: string, };
+
+export type Found = { 
+/**
+ * The chat.
+ */
+chat: ChatSummary, 
+/**
+ * The message; none when the title was found.
+ */
+message_id: string | null, 
+/**
+ * Who wrote it.
+ */
+role: Role | null, 
+/**
+ * The words before the match.
+ */
+before: string, 
+/**
+ * The match as it is written there.
+ */
+matched: string, 
+/**
+ * The words after it.
+ */
+after: string, };
+
+export type ExportFormat = "markdown" | "json";
+
+export type Exported = { 
+/**
+ * A file name that fits the chat.
+ */
+file_name: string, 
+/**
+ * The whole file.
+ */
+text: string, };
 
 export type GenerationEvent = { "type": "started", 
 /**
@@ -358,7 +506,11 @@ user: Message | null,
 /**
  * The answer's row.
  */
-answer: Message, } | { "type": "queued", 
+answer: Message, 
+/**
+ * Id of the message that these rows stand behind; what else stood there is no longer shown. None at the beginning of a chat.
+ */
+after: string | null, } | { "type": "queued", 
 /**
  * How many.
  */
@@ -370,7 +522,15 @@ done: number,
 /**
  * Tokens to read.
  */
-total: number, } | { "type": "text", 
+total: number, 
+/**
+ * Seconds to the end at the speed of the last pieces; none before that is known.
+ */
+seconds_left: number | null, } | { "type": "reasoning", 
+/**
+ * Whole characters only.
+ */
+text: string, } | { "type": "text", 
 /**
  * Whole characters only.
  */

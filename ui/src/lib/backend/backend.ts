@@ -5,17 +5,24 @@
 import type {
   ApiError,
   AppInfo,
+  Attachment,
   CachePlan,
   Chat,
   ChatSummary,
   DownloadRequest,
+  ExportFormat,
+  Found,
   GenerationEvent,
   Job,
   Library,
   ModelMemory,
   ModelState,
   Monitor,
+  NewMessage,
+  Preset,
   Setting,
+  Thinking,
+  TokenCount,
   TraceFile,
 } from '../api/types';
 
@@ -54,9 +61,37 @@ export interface Backend {
   chatRename(id: string, title: string): Promise<void>;
   chatDelete(id: string): Promise<void>;
   chatRestore(id: string): Promise<void>;
+  chatPin(id: string, pinned: boolean): Promise<void>;
+  /** Into a folder, or out of all. */
+  chatMove(id: string, folder: string | null): Promise<void>;
+  /** Instructions before the conversation; they count from the next answer on. */
+  chatSystemSet(id: string, text: string): Promise<void>;
+  chatSearch(query: string): Promise<Found[]>;
+  /** One chat or (null) all of them into a file that the person names; its path or name, null when the person changed their mind. */
+  chatExport(id: string | null, format: ExportFormat): Promise<string | null>;
+  /** Chats out of a file that the person picks; how many, null when the person changed their mind. */
+  chatImport(): Promise<number | null>;
+  presetList(): Promise<Preset[]>;
+  /** Without an id, a new one. */
+  presetSave(id: string | null, name: string, text: string): Promise<Preset>;
+  presetDelete(id: string): Promise<void>;
+  /** What was begun for a chat that does not exist yet; that of the others comes with the chat. */
+  draftNew(): Promise<string>;
+  draftSave(chatId: string | null, text: string): Promise<void>;
+  /** Text files that the person picks. */
+  attachmentPick(): Promise<Attachment[]>;
+  messageCount(chatId: string | null, message: NewMessage): Promise<TokenCount>;
   /** Resolves once the answer is accepted; what happens to it then comes through `onEvent`. */
-  messageSend(chatId: string | null, text: string, onEvent: OnEvent): Promise<void>;
-  messageRegenerate(chatId: string, onEvent: OnEvent): Promise<void>;
+  messageSend(chatId: string | null, message: NewMessage, onEvent: OnEvent): Promise<void>;
+  /** A new version of the person's message, and its answer. */
+  messageEdit(messageId: string, message: NewMessage, onEvent: OnEvent): Promise<void>;
+  messageRegenerate(answerId: string, thinking: Thinking, onEvent: OnEvent): Promise<void>;
+  /** Goes on with an answer that was cut off. */
+  answerContinue(answerId: string, onEvent: OnEvent): Promise<void>;
+  /** A new version of an answer, as the person wants it. */
+  answerEdit(answerId: string, text: string): Promise<Chat>;
+  /** Shows another version of a message, with what stood behind it. */
+  versionShow(messageId: string): Promise<Chat>;
   /** Listens to an answer that is already being written. */
   generationAttach(answerId: string, onEvent: OnEvent): Promise<void>;
   generationStop(answerId: string): Promise<void>;

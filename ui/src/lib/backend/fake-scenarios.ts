@@ -1,5 +1,15 @@
 /** What the scripted app can be asked to be like. */
-import type { ApiError, Chat, Face, Message, ModelInfo, ModelState } from '../api/types';
+import type {
+  AnswerStats,
+  ApiError,
+  Chat,
+  ChatSummary,
+  Face,
+  Message,
+  ModelInfo,
+  ModelState,
+  Preset,
+} from '../api/types';
 
 export interface Scenario {
   face?: Face;
@@ -12,10 +22,20 @@ export interface Scenario {
   /** Fails every answer with this after some words. */
   failsInAnswer?: ApiError;
   queued?: number;
-  prefill?: { done: number; total: number };
+  prefill?: { done: number; total: number; left?: number };
   /** Stays in the state of `queued` or `prefill` until stopped. */
   holds?: boolean;
   chats?: (id: () => string) => Chat[];
+  presets?: Preset[];
+  /** Refuses the file that is picked to be sent, or to be imported. */
+  refusesFile?: ApiError;
+  refusesImport?: ApiError;
+  /** Writes so many tokens in pieces of 16 instead of the prepared answer. */
+  tokens?: number;
+  /** Thinks so many characters and then holds until stopped. */
+  thinksUntil?: number;
+  /** Tokens of every conversation before the next message. */
+  contextUsed?: number;
 }
 
 export const demo: ModelInfo = {
@@ -101,6 +121,29 @@ averyveryverylongword${'x'.repeat(400)}
 | <b>bold</b> | ${'wide '.repeat(60)} |
 `;
 
+export const thoughts = `The person asks for a story. It should have a fox in it, and it should be short.
+
+Maybe the fox lives somewhere unusual: a lighthouse. There could be a race, and the slow one wins because the other stops to eat. That is a nice end.`;
+
+export const maths = `The roots of $ax^2 + bx + c = 0$ are
+
+$$x = \\frac{-b \\pm \\sqrt{b^2 - 4ac}}{2a}$$
+
+and a Gaussian integrates to one:
+
+\\[ \\int_{-\\infty}^{\\infty} \\frac{1}{\\sqrt{2\\pi}} e^{-x^2/2} \\, dx = 1 \\]
+
+| Name | Formula |
+|:--|:--|
+| Euler | \\(e^{i\\pi} + 1 = 0\\) |
+| Sum | $\\sum_{k=1}^{n} k = \\frac{n(n+1)}{2}$ |
+
+It costs $5, not $10, and \`$x$\` is code. A matrix:
+
+$$\\begin{pmatrix} a & b \\\\ c & d \\end{pmatrix} \\begin{pmatrix} x \\\\ y \\end{pmatrix} = \\begin{pmatrix} ax + by \\\\ cx + dy \\end{pmatrix}$$
+
+What cannot be read stays as it is: $\\frac{1}{$`;
+
 export const answers: Record<string, string> = {
   '': 'That is too hard for me. I am only a tiny demo model.',
   'Hello!': 'Hi there! Ask me something, or ask for a story.',
@@ -112,10 +155,13 @@ export const answers: Record<string, string> = {
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-const stats: Message['stats'] = {
+const stats: AnswerStats = {
   prompt_tokens: 31,
   reused_tokens: 0,
   answer_tokens: 412,
+  reasoning_tokens: 0,
+  prefill_waited_ms: 610,
+  decode_waited_ms: 38_400,
   first_token_ms: 1840,
   prefill_ms: 1720,
   decode_ms: 90_300,
@@ -125,11 +171,24 @@ const stats: Message['stats'] = {
   finish: 'end',
 };
 
+const plain = {
+  model: null,
+  stats: null,
+  error: null,
+  reasoning: null,
+  reasoning_ms: null,
+  thinking: 'off',
+  attachments: [],
+  edited: false,
+  versions: [],
+} satisfies Partial<Message>;
+
 function chat(
   id: () => string,
   title: string,
   ago: number,
   turns: [question: string, answer: string, change?: Partial<Message>][],
+  about: Partial<ChatSummary> = {},
 ): Chat {
   const at = Date.now() - ago;
   const chatId = id();
@@ -141,9 +200,7 @@ function chat(
       text: question,
       status: 'done',
       created_at: at,
-      model: null,
-      stats: null,
-      error: null,
+      ...plain,
     },
     {
       id: id(),
@@ -152,13 +209,26 @@ function chat(
       text: answer,
       status: 'done',
       created_at: at,
+      ...plain,
       model: 'deepseek-v4-flash',
       stats,
-      error: null,
       ...change,
     },
   ]);
-  return { summary: { id: chatId, title, created_at: at, updated_at: at }, messages };
+  return {
+    summary: {
+      id: chatId,
+      title,
+      created_at: at,
+      updated_at: at,
+      pinned: false,
+      folder: null,
+      ...about,
+    },
+    messages,
+    system: '',
+    draft: '',
+  };
 }
 
 /** A list of chats as it looks after some weeks. */
@@ -182,6 +252,17 @@ function weeks(id: () => string): Chat[] {
 function one(change: Partial<Message>, answer: string = answers['Tell me a story about a fox.']!) {
   return (id: () => string): Chat[] => [
     chat(id, 'A story about a fox', 2000, [['Tell me a story about a fox.', answer, change]]),
+  ];
+}
+
+/** Two answers to one question, the second with thoughts. */
+function branches(id: () => string): Chat[] {
+  const fox = answers['Tell me a story about a fox.']!;
+  return [
+    chat(id, 'A story about a fox', 2000, [
+      ['Tell me a story about a fox.', fox, { reasoning: thoughts, reasoning_ms: 12_400, thinking: 'on' }],
+      ['And now one about a badger, please.', 'There once was a badger who could not sleep.'],
+    ]),
   ];
 }
 
@@ -241,7 +322,7 @@ export const scenarios: Record<string, Scenario> = {
       details: 'read of expert 113 in layer 9: Input/output error (os error 5)',
     },
   },
-  prefill: { flash: true, prefill: { done: 6144, total: 20_480 }, holds: true },
+  prefill: { flash: true, prefill: { done: 6144, total: 20_480, left: 214 }, holds: true },
   queued: { flash: true, queued: 2, holds: true },
   hostile: {},
   interrupted: {
@@ -256,6 +337,51 @@ export const scenarios: Record<string, Scenario> = {
       'Of course. There once was a gentle fox called David.',
     ),
   },
+  branches: { flash: true, chats: branches },
+  organised: {
+    flash: true,
+    chats: (id) => {
+      const all = weeks(id);
+      const set = (at: number, about: Partial<ChatSummary>) => Object.assign(all[at]!.summary, about);
+      set(1, { folder: 'Home' });
+      set(2, { folder: 'Home' });
+      set(4, { folder: 'Work and things to remember' });
+      set(7, { pinned: true });
+      set(5, { pinned: true });
+      return all;
+    },
+  },
+  presets: {
+    flash: true,
+    chats: weeks,
+    presets: [
+      { id: 'p1', name: 'Brief', text: 'Answer in one or two sentences.' },
+      {
+        id: 'p2',
+        name: 'Proofreader',
+        text: 'You are a careful proofreader. Correct spelling and grammar, keep the voice of the author, and list what you changed.',
+      },
+    ],
+  },
+  thinking: { flash: true, thinksUntil: 120 },
+  nearlyfull: { contextUsed: 3500, chats: weeks },
+  overfull: { contextUsed: 4090, chats: weeks },
+  binaryfile: {
+    refusesFile: {
+      code: 'bad_request',
+      message: 'holiday.png is not a text file (or not in UTF-8), so the model cannot read it.',
+      hint: null,
+      details: null,
+    },
+    refusesImport: {
+      code: 'bad_request',
+      message: 'This is no file of chats that FaStar has exported.',
+      hint: null,
+      details: null,
+    },
+  },
+  maths: {},
+  flood: { tokens: 50_000 },
   lengthlimit: {
     chats: one({ stats: { ...stats, finish: 'length', context_used: 4096, context_size: 4096 } }),
   },

@@ -5,18 +5,19 @@
 import type {
   AnswerStats,
   ApiError,
-  Chat,
-  ChatSummary,
   GenerationEvent,
   Message,
   ModelInfo,
   ModelState,
+  NewMessage,
+  Thinking,
 } from '../api/types';
 import { type Backend, BackendError, type OnEvent, Unreachable } from './backend';
+import { FakeChats, report } from './fake-chats';
 import { fakeLibrary, libraries } from './fake-library';
 import { fakeSettings, settingsScenarios } from './fake-settings';
 import { fakeMonitor, monitorScenarios } from './fake-monitor';
-import { answers, demo, flash, hostile, scenarios, type Scenario } from './fake-scenarios';
+import { answers, demo, flash, hostile, maths, scenarios, type Scenario, thoughts } from './fake-scenarios';
 
 /** Lets a held answer go on. */
 const GO_ON = 'fake-go-on';
@@ -47,48 +48,62 @@ function noted<T extends object>(methods: T, before: () => void): T {
 export function fake(name: string, holds: number[] = []): Backend {
   const scenario: Scenario = scenarios[name] ?? {};
   window.addEventListener(GO_ON, () => holds.shift());
-  const chats = new Map<string, Chat>();
-  const deleted = new Map<string, Chat>();
   const stops = new Set<string>();
   let ids = 0;
   const id = () => `fake-${(ids += 1)}`;
   let model: ModelState = scenario.model ?? { state: 'ready', model: scenario.flash ? flash : demo };
 
-  for (const chat of scenario.chats?.(id) ?? []) chats.set(chat.summary.id, chat);
+  const chats = new FakeChats(id, scenario.chats?.(id) ?? []);
+  chats.presets = scenario.presets ?? [];
 
-  const find = (chatId: string): Chat => {
-    const chat = chats.get(chatId);
-    if (!chat) throw refuse('not_found', 'This chat is no longer there.');
-    return chat;
-  };
   const inUse = (): ModelInfo | null =>
     model.state === 'ready' ? model.model : model.state === 'failed' ? (model.in_use ?? null) : null;
   const copy = <T>(value: T): T => structuredClone(value);
 
-  function row(chatId: string, role: Message['role'], text: string): Message {
+  function row(chatId: string, role: Message['role'], message: NewMessage): Message {
     return {
       id: id(),
       chat_id: chatId,
       role,
-      text,
+      text: role === 'user' ? message.text : '',
       status: role === 'user' ? 'done' : 'writing',
       created_at: Date.now(),
       model: role === 'user' ? null : (inUse()?.name ?? null),
       stats: null,
       error: null,
+      reasoning: null,
+      reasoning_ms: null,
+      thinking: message.thinking,
+      attachments: role === 'user' ? message.attachments : [],
+      edited: false,
+      versions: [],
     };
   }
 
-  async function write(chat: Chat, user: Message | null, question: string, onEvent: OnEvent): Promise<void> {
-    const answer = row(chat.summary.id, 'assistant', '');
-    chat.messages.push(answer);
-    chat.summary.updated_at = Date.now();
+  const asking = (text: string, thinking: Thinking): NewMessage => ({
+    text,
+    thinking,
+    attachments: [],
+    system: '',
+  });
+
+  type Tree = ReturnType<FakeChats['tree']>;
+
+  /** Writes `answer`, which is in the tree, behind `after` (or behind `user`). */
+  async function write(
+    tree: Tree,
+    user: Message | null,
+    answer: Message,
+    after: string | null,
+    question: string,
+    onEvent: OnEvent,
+  ): Promise<void> {
     const tell = (event: GenerationEvent) => onEvent(copy(event));
-    tell({ type: 'started', chat: chat.summary, user, answer });
+    tell({ type: 'started', chat: tree.summary, user, answer, after });
 
     const end = (status: Message['status'], error: ApiError | null, stats: AnswerStats | null) => {
       Object.assign(answer, { status, error, stats });
-      tell({ type: 'finished', chat: chat.summary, answer });
+      tell({ type: 'finished', chat: tree.summary, answer });
     };
     const stopped = () => stops.has(answer.id);
 
@@ -99,13 +114,33 @@ export function fake(name: string, holds: number[] = []): Backend {
       }
       if (scenario.prefill) {
         const { done, total } = scenario.prefill;
-        tell({ type: 'prefill', done, total });
+        tell({ type: 'prefill', done, total, seconds_left: scenario.prefill.left ?? null });
         while (scenario.holds && !stopped()) await sleep(20);
       }
       while (model.state === 'loading' && !stopped()) await sleep(20);
-      const text = name === 'hostile' ? hostile : (answers[question] ?? answers['']!);
+      if (answer.thinking !== 'off' && answer.text === '') {
+        for (const piece of thoughts.match(/[\s\S]{1,24}/gu) ?? []) {
+          while ((answer.reasoning?.length ?? 0) >= (scenario.thinksUntil ?? Infinity) && !stopped())
+            await sleep(20);
+          if (stopped()) break;
+          answer.reasoning = (answer.reasoning ?? '') + piece;
+          tell({ type: 'reasoning', text: piece });
+          await sleep(4);
+        }
+        answer.reasoning_ms = 12_400;
+      }
+      const text =
+        name === 'hostile' ? hostile : name === 'maths' ? maths : (answers[question] ?? answers['']!);
+      // A piece every few milliseconds, as of a very fast model; each paragraph is different.
+      for (let token = 0; token < (scenario.tokens ?? 0) && !stopped(); token += 16) {
+        const piece = ` word${token} of a long, long answer that goes on and on for ever.${token % 512 === 496 ? '\n\n' : ''}`;
+        answer.text += piece;
+        tell({ type: 'text', text: piece });
+        await sleep(4);
+      }
+      if (scenario.tokens !== undefined) return end(stopped() ? 'stopped' : 'done', null, null);
       // Like the app: some words every few dozen milliseconds.
-      for (const piece of text.match(/[\s\S]{1,14}/gu) ?? []) {
+      for (const piece of text.slice(answer.text.length).match(/[\s\S]{1,14}/gu) ?? []) {
         while (answer.text.length >= (holds[0] ?? Infinity) && !stopped()) await sleep(20);
         if (stopped()) break;
         answer.text += piece;
@@ -118,6 +153,9 @@ export function fake(name: string, holds: number[] = []): Backend {
         prompt_tokens: 24,
         reused_tokens: 0,
         answer_tokens: tokens,
+        reasoning_tokens: answer.reasoning === null ? 0 : 41,
+        prefill_waited_ms: null,
+        decode_waited_ms: null,
         first_token_ms: 38,
         prefill_ms: 31,
         decode_ms: tokens * 6.2,
@@ -171,43 +209,113 @@ export function fake(name: string, holds: number[] = []): Backend {
     },
     async chatList() {
       online();
-      return [...chats.values()].map((chat) => copy(chat.summary));
+      return copy(chats.list());
     },
     async chatOpen(chatId) {
       online();
-      return copy(find(chatId));
+      return copy(chats.open(chatId));
     },
     async chatRename(chatId, title) {
-      find(chatId).summary.title = title;
+      chats.tree(chatId).summary.title = title;
     },
     async chatDelete(chatId) {
-      deleted.set(chatId, find(chatId));
       chats.delete(chatId);
     },
     async chatRestore(chatId) {
-      const chat = deleted.get(chatId);
-      if (!chat) throw refuse('not_found', 'This chat is no longer there.');
-      chats.set(chatId, chat);
+      chats.restore(chatId);
     },
-    async messageSend(chatId, text, onEvent) {
+    async chatPin(chatId, pinned) {
+      chats.tree(chatId).summary.pinned = pinned;
+    },
+    async chatMove(chatId, folder) {
+      chats.tree(chatId).summary.folder = folder;
+    },
+    async chatSystemSet(chatId, text) {
+      chats.tree(chatId).system = text;
+    },
+    async chatSearch(query) {
+      online();
+      return copy(chats.search(query));
+    },
+    async chatExport(chatId, format) {
+      const title = chatId === null ? 'FaStar chats' : chats.tree(chatId).summary.title;
+      return `/home/you/Documents/${title}.${format === 'json' ? 'json' : 'md'}`;
+    },
+    async chatImport() {
+      if (scenario.refusesImport) throw new BackendError(scenario.refusesImport);
+      for (const chat of scenarios.weeks?.chats?.(id).slice(0, 2) ?? []) chats.add(chat);
+      return 2;
+    },
+    async presetList() {
+      return copy(chats.presets);
+    },
+    async presetSave(presetId, title, text) {
+      const saved = { id: presetId ?? id(), name: title, text };
+      chats.presets = [...chats.presets.filter((other) => other.id !== presetId), saved];
+      return copy(saved);
+    },
+    async presetDelete(presetId) {
+      chats.presets = chats.presets.filter((other) => other.id !== presetId);
+    },
+    async draftNew() {
+      online();
+      return chats.newDraft;
+    },
+    async draftSave(chatId, text) {
+      if (chatId === null) chats.newDraft = text;
+      else chats.tree(chatId).draft = text;
+    },
+    async attachmentPick() {
+      if (scenario.refusesFile) throw new BackendError(scenario.refusesFile);
+      return [copy(report)];
+    },
+    async messageCount(chatId, message) {
+      online();
+      const characters =
+        message.text.length + message.attachments.reduce((sum, file) => sum + file.text.length, 0);
+      const before = chatId === null ? 3 : (scenario.contextUsed ?? 443);
+      const own = Math.ceil(characters / 4);
+      return { message: own, prompt: before + own, context_size: inUse()?.context_size ?? 4096 };
+    },
+    async messageSend(chatId, message, onEvent) {
       online();
       if (scenario.refuses) throw new BackendError(scenario.refuses);
-      let chat: Chat;
-      if (chatId === null) {
-        const now = Date.now();
-        const summary: ChatSummary = { id: id(), title: text.slice(0, 60), created_at: now, updated_at: now };
-        chat = { summary, messages: [] };
-        chats.set(summary.id, chat);
-      } else chat = find(chatId);
-      const user = row(chat.summary.id, 'user', text);
-      chat.messages.push(user);
-      await write(chat, user, text, onEvent);
+      const tree = chats.begin(chatId, message);
+      const after = tree.shown.at(-1) ?? null;
+      const user = chats.append(tree, row(tree.summary.id, 'user', message));
+      const answer = chats.append(tree, row(tree.summary.id, 'assistant', message));
+      await write(tree, user, answer, after, message.text, onEvent);
     },
-    async messageRegenerate(chatId, onEvent) {
+    async messageEdit(messageId, message, onEvent) {
       online();
-      const chat = find(chatId);
-      while (chat.messages.at(-1)?.role === 'assistant') chat.messages.pop();
-      await write(chat, null, chat.messages.at(-1)?.text ?? '', onEvent);
+      const { tree, after } = chats.replace(messageId);
+      const user = chats.append(tree, row(tree.summary.id, 'user', message));
+      const answer = chats.append(tree, row(tree.summary.id, 'assistant', message));
+      await write(tree, user, answer, after, message.text, onEvent);
+    },
+    async messageRegenerate(answerId, thinking, onEvent) {
+      online();
+      const { tree, after } = chats.replace(answerId);
+      const question = after === null ? '' : chats.lastOf(after).message.text;
+      const answer = chats.append(tree, row(tree.summary.id, 'assistant', asking('', thinking)));
+      await write(tree, null, answer, after, question, onEvent);
+    },
+    async answerContinue(answerId, onEvent) {
+      online();
+      const { tree, message, after } = chats.lastOf(answerId);
+      const question = after === null ? '' : chats.lastOf(after).message.text;
+      Object.assign(message, { status: 'writing', error: null });
+      stops.delete(answerId);
+      await write(tree, null, message, after, question, onEvent);
+    },
+    async answerEdit(answerId, text) {
+      const { tree, old } = chats.replace(answerId);
+      const edited: Message = { ...old, id: id(), text, status: 'done', stats: null, edited: true };
+      chats.append(tree, edited);
+      return copy(chats.open(tree.summary.id));
+    },
+    async versionShow(messageId) {
+      return copy(chats.show(messageId));
     },
     async generationAttach() {
       throw refuse('not_found', 'This answer is not being written.');

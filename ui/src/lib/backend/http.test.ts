@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import type { GenerationEvent, Message } from '../api/types';
+import type { GenerationEvent, Message, NewMessage } from '../api/types';
 import { BackendError, Unreachable } from './backend';
 import { http } from './http';
 
-const chat = { id: 'c', title: 'Hello!', created_at: 1, updated_at: 2 };
+const chat = { id: 'c', title: 'Hello!', created_at: 1, updated_at: 2, pinned: false, folder: null };
+const hello: NewMessage = { text: 'Hello!', attachments: [], thinking: 'off', system: '' };
 const answer = (text: string, status: Message['status'] = 'writing'): Message => ({
   id: 'a',
   chat_id: 'c',
@@ -14,11 +15,18 @@ const answer = (text: string, status: Message['status'] = 'writing'): Message =>
   model: 'Demo model',
   stats: null,
   error: null,
+  reasoning: null,
+  reasoning_ms: null,
+  thinking: 'off',
+  attachments: [],
+  edited: false,
+  versions: [],
 });
 const started = (text: string): GenerationEvent => ({
   type: 'started',
   chat,
   user: null,
+  after: null,
   answer: answer(text),
 });
 const finished: GenerationEvent = { type: 'finished', chat, answer: answer('Hi there!', 'done') };
@@ -49,6 +57,8 @@ function setUp(replies: Record<string, Reply[]>) {
       return new Promise((resolve) => setTimeout(resolve));
     },
     openWindow: (url) => void opened.push(url),
+    saveFile: () => {},
+    pickFiles: async () => [],
     stallMs: 60_000,
   });
   const connection: boolean[] = [];
@@ -88,7 +98,7 @@ describe('the browser’s way to the server', () => {
   it('hands on a refusal as the app worded it', async () => {
     const error = { code: 'busy', message: 'One at a time.', hint: 'Wait.', details: null };
     const { backend } = setUp({ message_send: [json(error, 409)] });
-    const refused = await backend.messageSend('c', 'Hi', () => {}).catch((e: unknown) => e);
+    const refused = await backend.messageSend('c', hello, () => {}).catch((e: unknown) => e);
     expect(refused).toBeInstanceOf(BackendError);
     expect((refused as BackendError).api).toEqual(error);
   });
@@ -104,9 +114,9 @@ describe('the browser’s way to the server', () => {
     const { backend, asked } = setUp({
       message_send: [stream(started(''), { type: 'text', text: 'Hi there!' }, finished)],
     });
-    const heard = await listen((onEvent) => backend.messageSend(null, 'Hello!', onEvent));
+    const heard = await listen((onEvent) => backend.messageSend(null, hello, onEvent));
     expect(heard.map((event) => event.type)).toEqual(['started', 'text', 'finished']);
-    expect(asked).toEqual([['message_send', { chat_id: null, text: 'Hello!' }]]);
+    expect(asked).toEqual([['message_send', { chat_id: null, message: hello }]]);
   });
 
   it('takes a dropped stream up again where it was', async () => {
@@ -114,7 +124,7 @@ describe('the browser’s way to the server', () => {
       message_send: [stream(started(''), { type: 'text', text: 'Hi' })],
       generation_attach: [stream(started('Hi th')), stream(started('Hi there'), finished)],
     });
-    const heard = await listen((onEvent) => backend.messageSend('c', 'Hello!', onEvent));
+    const heard = await listen((onEvent) => backend.messageSend('c', hello, onEvent));
     expect(heard.filter((event) => event.type === 'started').map((event) => event.answer.text)).toEqual([
       '',
       'Hi th',
@@ -135,7 +145,7 @@ describe('the browser’s way to the server', () => {
       generation_attach: [refuse, refuse, refuse, stream(started('Hi there'), finished)],
       app_info: Array.from({ length: 50 }, () => refuse),
     });
-    await listen((onEvent) => backend.messageSend('c', 'Hello!', onEvent));
+    await listen((onEvent) => backend.messageSend('c', hello, onEvent));
     expect(connection[0]).toBe(false);
     expect(connection.at(-1)).toBe(true);
     expect(Math.max(...waits)).toBeGreaterThan(Math.min(...waits));
@@ -149,7 +159,7 @@ describe('the browser’s way to the server', () => {
       generation_attach: [json(gone, 404)],
       chat_open: [json({ summary: chat, messages: [answer('Hi th', 'interrupted')] })],
     });
-    const heard = await listen((onEvent) => backend.messageSend('c', 'Hello!', onEvent));
+    const heard = await listen((onEvent) => backend.messageSend('c', hello, onEvent));
     expect(heard.at(-1)).toEqual({ type: 'finished', chat, answer: answer('Hi th', 'interrupted') });
   });
 

@@ -7,6 +7,8 @@ import type {
   CachePlan,
   Chat,
   ChatSummary,
+  Exported,
+  Found,
   GenerationEvent,
   Job,
   Library,
@@ -14,11 +16,14 @@ import type {
   ModelMemory,
   ModelState,
   Monitor,
+  Preset,
   Setting,
+  TokenCount,
   TraceFile,
 } from '../api/types';
 import { strings } from '../strings';
 import { type Backend, BackendError, type OnEvent, toBackendError, Unreachable } from './backend';
+import { pickFiles, readTexts, saveFile } from './files';
 import { EventStreamParser } from './sse';
 
 export interface HttpOptions {
@@ -26,6 +31,10 @@ export interface HttpOptions {
   /** Waits; a parameter so that tests need no clock. */
   sleep: (ms: number) => Promise<void>;
   openWindow: (url: string) => void;
+  /** Gives a file to the person. */
+  saveFile: (file: Exported) => void;
+  /** Files that the person picks; none when they changed their mind. */
+  pickFiles: (accept: string, several: boolean) => Promise<File[]>;
   /** Without a byte for this long (heartbeats count) a stream is taken for dropped. */
   stallMs: number;
 }
@@ -191,8 +200,34 @@ export function http(options: HttpOptions): Backend {
     chatRename: async (id, title) => void (await call('chat_rename', { id, title })),
     chatDelete: async (id) => void (await call('chat_delete', { id })),
     chatRestore: async (id) => void (await call('chat_restore', { id })),
-    messageSend: (chat_id, text, onEvent) => follow('message_send', { chat_id, text }, onEvent),
-    messageRegenerate: (chat_id, onEvent) => follow('message_regenerate', { chat_id }, onEvent),
+    chatPin: async (id, pinned) => void (await call('chat_pin', { id, pinned })),
+    chatMove: async (id, folder) => void (await call('chat_move', { id, folder })),
+    chatSystemSet: async (id, text) => void (await call('chat_system_set', { id, text })),
+    chatSearch: (query) => call<Found[]>('chat_search', { query }),
+    chatExport: async (id, format) => {
+      const exported = await call<Exported>('chat_export', { id, format });
+      options.saveFile(exported);
+      return exported.file_name;
+    },
+    chatImport: async () => {
+      const [file] = await options.pickFiles('.json', false);
+      if (!file) return null;
+      return call<number>('chat_import', { text: await file.text() });
+    },
+    presetList: () => call<Preset[]>('preset_list'),
+    presetSave: (id, name, text) => call<Preset>('preset_save', { id, name, text }),
+    presetDelete: async (id) => void (await call('preset_delete', { id })),
+    draftNew: () => call<string>('draft_new'),
+    draftSave: async (chat_id, text) => void (await call('draft_save', { chat_id, text })),
+    attachmentPick: async () => readTexts(await options.pickFiles('', true)),
+    messageCount: (chat_id, message) => call<TokenCount>('message_count', { chat_id, message }),
+    messageSend: (chat_id, message, onEvent) => follow('message_send', { chat_id, message }, onEvent),
+    messageEdit: (message_id, message, onEvent) => follow('message_edit', { message_id, message }, onEvent),
+    messageRegenerate: (answer_id, thinking, onEvent) =>
+      follow('message_regenerate', { answer_id, thinking }, onEvent),
+    answerContinue: (answer_id, onEvent) => follow('answer_continue', { answer_id }, onEvent),
+    answerEdit: (answer_id, text) => call<Chat>('answer_edit', { answer_id, text }),
+    versionShow: (message_id) => call<Chat>('version_show', { message_id }),
     generationAttach: (answer_id, onEvent) => follow('generation_attach', { answer_id }, onEvent),
     generationStop: async (answer_id) => void (await call('generation_stop', { answer_id })),
     settingList: () => call<Setting[]>('setting_list'),
@@ -214,6 +249,8 @@ export function browserHttp(): Backend {
     fetch: (input, init) => fetch(input, init),
     sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
     openWindow: (url) => void window.open(url, '_blank', 'noopener,noreferrer'),
+    saveFile,
+    pickFiles,
     stallMs: 30_000,
   });
 }

@@ -1,9 +1,11 @@
 import type { Channel } from '@tauri-apps/api/core';
 import { clearMocks, mockIPC } from '@tauri-apps/api/mocks';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { GenerationEvent } from '../api/types';
+import type { GenerationEvent, NewMessage } from '../api/types';
 import { BackendError } from './backend';
 import { tauri } from './tauri';
+
+const hello: NewMessage = { text: 'Hello!', attachments: [], thinking: 'on', system: 'Be kind.' };
 
 afterEach(() => clearMocks());
 
@@ -37,6 +39,21 @@ describe('the desktop shell', () => {
     await tauri.chatRename('c', 'Title');
     await tauri.chatDelete('c');
     await tauri.chatRestore('c');
+    await tauri.chatPin('c', true);
+    await tauri.chatMove('c', null);
+    await tauri.chatSystemSet('c', 'Be kind.');
+    await tauri.chatSearch('fox');
+    await tauri.chatExport(null, 'json');
+    await tauri.chatImport();
+    await tauri.presetList();
+    await tauri.presetSave(null, 'Kind', 'Be kind.');
+    await tauri.presetDelete('p');
+    await tauri.draftNew();
+    await tauri.draftSave('c', 'half');
+    await tauri.attachmentPick();
+    await tauri.messageCount('c', hello);
+    await tauri.answerEdit('a', 'better');
+    await tauri.versionShow('m');
     await tauri.generationStop('a');
     await tauri.linkOpen('https://example.org/');
     await tauri.settingList();
@@ -71,6 +88,21 @@ describe('the desktop shell', () => {
       ['chat_rename', { id: 'c', title: 'Title' }],
       ['chat_delete', { id: 'c' }],
       ['chat_restore', { id: 'c' }],
+      ['chat_pin', { id: 'c', pinned: true }],
+      ['chat_move', { id: 'c', folder: null }],
+      ['chat_system_set', { id: 'c', text: 'Be kind.' }],
+      ['chat_search', { query: 'fox' }],
+      ['chat_export', { id: null, format: 'json' }],
+      ['chat_import', {}],
+      ['preset_list', {}],
+      ['preset_save', { id: null, name: 'Kind', text: 'Be kind.' }],
+      ['preset_delete', { id: 'p' }],
+      ['draft_new', {}],
+      ['draft_save', { chat_id: 'c', text: 'half' }],
+      ['attachment_pick', {}],
+      ['message_count', { chat_id: 'c', message: hello }],
+      ['answer_edit', { answer_id: 'a', text: 'better' }],
+      ['version_show', { message_id: 'm' }],
       ['generation_stop', { answer_id: 'a' }],
       ['link_open', { url: 'https://example.org/' }],
       ['setting_list', {}],
@@ -94,13 +126,17 @@ describe('the desktop shell', () => {
       return null;
     });
     const heard: GenerationEvent[] = [];
-    await tauri.messageSend(null, 'Hello!', (e) => heard.push(e));
-    await tauri.messageRegenerate('c', (e) => heard.push(e));
+    await tauri.messageSend(null, hello, (e) => heard.push(e));
+    await tauri.messageRegenerate('a', 'off', (e) => heard.push(e));
+    await tauri.messageEdit('m', hello, (e) => heard.push(e));
+    await tauri.answerContinue('a', (e) => heard.push(e));
     await tauri.generationAttach('a', (e) => heard.push(e));
-    expect(heard).toEqual([event, event, event]);
+    expect(heard).toEqual([event, event, event, event, event]);
     expect(seen).toEqual([
-      ['message_send', { chat_id: null, text: 'Hello!' }],
-      ['message_regenerate', { chat_id: 'c' }],
+      ['message_send', { chat_id: null, message: hello }],
+      ['message_regenerate', { answer_id: 'a', thinking: 'off' }],
+      ['message_edit', { message_id: 'm', message: hello }],
+      ['answer_continue', { answer_id: 'a' }],
       ['generation_attach', { answer_id: 'a' }],
     ]);
   });
@@ -110,7 +146,7 @@ describe('the desktop shell', () => {
     mockIPC(() => {
       throw error;
     });
-    const refused = await tauri.messageSend('c', 'x', () => {}).catch((e: unknown) => e);
+    const refused = await tauri.messageSend('c', hello, () => {}).catch((e: unknown) => e);
     expect(refused).toBeInstanceOf(BackendError);
     expect((refused as BackendError).api).toEqual(error);
   });

@@ -6,9 +6,12 @@
 import type { AlignType, Definition, Nodes, PhrasingContent, Root, RootContent } from 'mdast';
 import { fromMarkdown } from 'mdast-util-from-markdown';
 import { gfmFromMarkdown } from 'mdast-util-gfm';
+import { mathFromMarkdown } from 'mdast-util-math';
 import { gfm } from 'micromark-extension-gfm';
+import { math } from 'micromark-extension-math';
 import { strings } from '../strings';
 import { safeAddress } from './address';
+import { markFormulas, unmarked } from './dollars';
 import { segments, whole } from './segments';
 import type { Block, Inline, ListItem } from './tree';
 
@@ -21,8 +24,8 @@ const MAX_RUN = 60;
 /** Brackets, stars and the like in one paragraph: past this they only cost time (a parser's quadratic time). */
 const MAX_OPENERS = 1000;
 
-const extensions = [gfm({ singleTilde: false })];
-const mdastExtensions = [gfmFromMarkdown()];
+const extensions = [gfm({ singleTilde: false }), math()];
+const mdastExtensions = [gfmFromMarkdown(), mathFromMarkdown()];
 
 export interface Part {
   blocks: Block[];
@@ -62,7 +65,7 @@ function parsePiece(text: string): Part {
   if (tooTangled(text)) return { blocks: [{ type: 'plain', text }], starts: [0] };
   let root: Root;
   try {
-    root = fromMarkdown(text, { extensions, mdastExtensions });
+    root = fromMarkdown(markFormulas(text), { extensions, mdastExtensions });
   } catch {
     return { blocks: [{ type: 'plain', text }], starts: [0] };
   }
@@ -149,7 +152,9 @@ class Sieve {
       case 'heading':
         return { type: 'heading', level: node.depth, children: this.inlines(node.children, depth) };
       case 'code':
-        return { type: 'code', language: node.lang ?? '', text: node.value };
+        return { type: 'code', language: node.lang ?? '', text: unmarked(node.value) };
+      case 'math':
+        return { type: 'math', text: node.value };
       case 'blockquote':
         return { type: 'quote', children: this.blocks(node.children, depth + 1) };
       case 'list':
@@ -192,9 +197,11 @@ class Sieve {
     switch (node.type) {
       case 'text':
       case 'html':
-        return [{ type: 'text', text: node.value }];
+        return [{ type: 'text', text: unmarked(node.value) }];
       case 'inlineCode':
-        return [{ type: 'code', text: node.value }];
+        return [{ type: 'code', text: unmarked(node.value) }];
+      case 'inlineMath':
+        return [{ type: 'math', text: node.value, display: this.isDisplay(node) }];
       case 'break':
         return [{ type: 'break' }];
       case 'strong':
@@ -220,20 +227,28 @@ class Sieve {
   }
 
   private link(url: string, children: Inline[]): Inline[] {
-    const href = safeAddress(url);
+    const href = safeAddress(unmarked(url));
     if (href !== null) return [{ type: 'link', href, children: withoutLinks(children) }];
     // Not opened from here; the words stay, and the address can be read.
     const words = children.length > 0 ? children : [];
-    return url === '' ? words : [...words, { type: 'text', text: ` (${url})` }];
+    return url === '' ? words : [...words, { type: 'text', text: ` (${unmarked(url)})` }];
   }
 
   /** An image is never loaded: that alone would tell its host who reads what. */
   private image(url: string, alt: string): Inline[] {
-    return this.link(url, [{ type: 'text', text: `${strings.link.image}${alt ? `: ${alt}` : ''}` }]);
+    return this.link(url, [
+      { type: 'text', text: `${strings.link.image}${alt ? `: ${unmarked(alt)}` : ''}` },
+    ]);
+  }
+
+  /** `\\[` and `$$` stand for a line of its own, `\\(` and `$` for a place in one. */
+  private isDisplay(node: Nodes): boolean {
+    const opening = this.source.slice(node.position?.start.offset ?? 0).slice(0, 2);
+    return opening === '\\[' || opening === '$$';
   }
 
   private plain(node: Nodes): Block {
-    return { type: 'plain', text: 'value' in node ? node.value : this.sourceOf(node) };
+    return { type: 'plain', text: 'value' in node ? unmarked(node.value) : this.sourceOf(node) };
   }
 
   private sourceOf(node: Nodes): string {

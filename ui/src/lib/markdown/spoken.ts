@@ -19,6 +19,7 @@ function ofBlock(block: Block): string {
       return ofInlines(block.children);
     case 'code':
     case 'plain':
+    case 'math':
       return block.text;
     case 'quote':
       return block.children.map(ofBlock).join('\n');

@@ -7,6 +7,8 @@ export type Inline =
   | { type: 'text'; text: string }
   | { type: 'code'; text: string }
   | { type: 'break' }
+  /** A formula as it is written. */
+  | { type: 'math'; text: string; display: boolean }
   | { type: 'strong' | 'emphasis' | 'delete'; children: Inline[] }
   /** `href` has passed `safeAddress`. */
   | { type: 'link'; href: string; children: Inline[] };
@@ -24,5 +26,6 @@ export type Block =
   | { type: 'list'; ordered: boolean; start: number; tight: boolean; items: ListItem[] }
   | { type: 'table'; align: ('left' | 'right' | 'center' | null)[]; head: Inline[][]; rows: Inline[][][] }
   | { type: 'rule' }
+  | { type: 'math'; text: string }
   /** Text shown as it is, line breaks kept: raw HTML, and what is too deep or too long to be parsed. */
   | { type: 'plain'; text: string; note?: 'too_long' };

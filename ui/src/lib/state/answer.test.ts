@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { GenerationEvent, Message } from '../api/types';
+import type { GenerationEvent, Message, NewMessage } from '../api/types';
 import { apply, type Conversation, provisional, writing } from './answer';
 
-const chat = { id: 'c', title: 'Hello!', created_at: 1, updated_at: 2 };
+const chat = { id: 'c', title: 'Hello!', created_at: 1, updated_at: 2, pinned: false, folder: null };
+const hello: NewMessage = { text: 'Hello!', attachments: [], thinking: 'off', system: '' };
 const message = (
   id: string,
   role: Message['role'],
@@ -18,12 +19,19 @@ const message = (
   model: null,
   stats: null,
   error: null,
+  reasoning: null,
+  reasoning_ms: null,
+  thinking: 'off',
+  attachments: [],
+  edited: false,
+  versions: [],
 });
-const started = (user: Message | null, answer: Message): GenerationEvent => ({
+const started = (user: Message | null, answer: Message, after: string | null = null): GenerationEvent => ({
   type: 'started',
   chat,
   user,
   answer,
+  after,
 });
 const texts = (conversation: Conversation) => conversation.messages.map((m) => `${m.role}: ${m.text}`);
 
@@ -31,7 +39,7 @@ describe('an answer arriving', () => {
   it('replaces what was shown before the app confirmed it, and grows', () => {
     const conversation: Conversation = {
       summary: null,
-      messages: [provisional('Hello!', 0)],
+      messages: [provisional(hello, 0)],
       progress: { phase: 'waiting' },
     };
     apply(conversation, started(message('u', 'user', 'Hello!'), message('a', 'assistant', '', 'writing')));
@@ -39,8 +47,8 @@ describe('an answer arriving', () => {
     expect(conversation.summary).toEqual(chat);
     apply(conversation, { type: 'queued', ahead: 1 });
     expect(conversation.progress).toEqual({ phase: 'queued', ahead: 1 });
-    apply(conversation, { type: 'prefill', done: 5, total: 10 });
-    expect(conversation.progress).toEqual({ phase: 'prefill', done: 5, total: 10 });
+    apply(conversation, { type: 'prefill', done: 5, total: 10, seconds_left: 3 });
+    expect(conversation.progress).toEqual({ phase: 'prefill', done: 5, total: 10, secondsLeft: 3 });
     apply(conversation, { type: 'text', text: 'Hi ' });
     apply(conversation, { type: 'text', text: 'there!' });
     expect(writing(conversation)?.text).toBe('Hi there!');
@@ -55,7 +63,7 @@ describe('an answer arriving', () => {
     const conversation: Conversation = { summary: chat, messages: [], progress: null };
     apply(conversation, started(message('u', 'user', 'Q'), message('a', 'assistant', '', 'writing')));
     apply(conversation, { type: 'text', text: 'One ' });
-    apply(conversation, started(null, message('a', 'assistant', 'One two ', 'writing')));
+    apply(conversation, started(null, message('a', 'assistant', 'One two ', 'writing'), 'u'));
     apply(conversation, { type: 'text', text: 'three' });
     expect(texts(conversation)).toEqual(['user: Q', 'assistant: One two three']);
   });
@@ -71,8 +79,37 @@ describe('an answer arriving', () => {
       ],
       progress: null,
     };
-    apply(conversation, started(null, message('a3', 'assistant', '', 'writing')));
+    apply(conversation, started(null, message('a3', 'assistant', '', 'writing'), 'u2'));
     apply(conversation, { type: 'text', text: 'new' });
     expect(texts(conversation)).toEqual(['user: A', 'assistant: x', 'user: B', 'assistant: new']);
+  });
+
+  it('takes what followed an edited question out of sight, and nothing more', () => {
+    const conversation: Conversation = {
+      summary: chat,
+      messages: [
+        message('u1', 'user', 'A'),
+        message('a1', 'assistant', 'x'),
+        message('u2', 'user', 'B'),
+        message('a2', 'assistant', 'y'),
+      ],
+      progress: null,
+    };
+    apply(conversation, started(message('u3', 'user', 'C'), message('a3', 'assistant', '', 'writing'), 'a1'));
+    expect(texts(conversation)).toEqual(['user: A', 'assistant: x', 'user: C', 'assistant: ']);
+    // The first message has nothing before it.
+    apply(conversation, started(message('u4', 'user', 'D'), message('a4', 'assistant', '', 'writing')));
+    expect(texts(conversation)).toEqual(['user: D', 'assistant: ']);
+  });
+
+  it('keeps thoughts apart from the answer', () => {
+    const conversation: Conversation = { summary: chat, messages: [], progress: null };
+    apply(conversation, started(message('u', 'user', 'Q'), message('a', 'assistant', '', 'writing')));
+    apply(conversation, { type: 'reasoning', text: 'Hm. ' });
+    apply(conversation, { type: 'reasoning', text: 'So.' });
+    expect(conversation.progress).toEqual({ phase: 'thinking' });
+    apply(conversation, { type: 'text', text: 'Yes.' });
+    expect(writing(conversation)).toMatchObject({ reasoning: 'Hm. So.', text: 'Yes.' });
+    expect(conversation.progress).toEqual({ phase: 'writing' });
   });
 });

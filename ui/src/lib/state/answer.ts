@@ -1,11 +1,12 @@
 /** How the events of an answer change a conversation. Plain functions over plain data; no clock, no back end. */
-import type { ChatSummary, GenerationEvent, Message } from '../api/types';
+import type { ChatSummary, GenerationEvent, Message, NewMessage } from '../api/types';
 
 /** What the app is doing for the answer that is being written. */
 export type Progress =
   | { phase: 'waiting' }
   | { phase: 'queued'; ahead: number }
-  | { phase: 'prefill'; done: number; total: number }
+  | { phase: 'prefill'; done: number; total: number; secondsLeft: number | null }
+  | { phase: 'thinking' }
   | { phase: 'writing' };
 
 export interface Conversation {
@@ -22,17 +23,31 @@ export function apply(conversation: Conversation, event: GenerationEvent): void 
       conversation.summary = event.chat;
       // What was shown while the app had not confirmed it yet.
       conversation.messages = conversation.messages.filter((message) => !isProvisional(message));
+      const at = conversation.messages.findIndex((message) => message.id === event.after);
+      // What stood behind that is another version now, or the same rows again.
+      if (event.after === null || at >= 0) conversation.messages = conversation.messages.slice(0, at + 1);
       if (event.user) put(conversation.messages, event.user);
       putAnswer(conversation.messages, event.answer);
-      conversation.progress = event.answer.text === '' ? { phase: 'waiting' } : { phase: 'writing' };
+      conversation.progress = { phase: event.answer.text === '' ? 'waiting' : 'writing' };
       break;
     }
     case 'queued':
       conversation.progress = { phase: 'queued', ahead: event.ahead };
       break;
     case 'prefill':
-      conversation.progress = { phase: 'prefill', done: event.done, total: event.total };
+      conversation.progress = {
+        phase: 'prefill',
+        done: event.done,
+        total: event.total,
+        secondsLeft: event.seconds_left,
+      };
       break;
+    case 'reasoning': {
+      const answer = writing(conversation);
+      if (answer) answer.reasoning = (answer.reasoning ?? '') + event.text;
+      if (conversation.progress?.phase !== 'thinking') conversation.progress = { phase: 'thinking' };
+      break;
+    }
     case 'text': {
       const answer = writing(conversation);
       if (answer) answer.text += event.text;
@@ -54,17 +69,23 @@ export function writing(conversation: Conversation): Message | undefined {
 }
 
 /** Shown at once when the person sends; replaced by the row when the app confirms it. */
-export function provisional(text: string, now: number): Message {
+export function provisional(message: NewMessage, now: number): Message {
   return {
     id: PROVISIONAL,
     chat_id: '',
     role: 'user',
-    text,
+    text: message.text,
     status: 'done',
     created_at: now,
     model: null,
     stats: null,
     error: null,
+    reasoning: null,
+    reasoning_ms: null,
+    thinking: message.thinking,
+    attachments: message.attachments,
+    edited: false,
+    versions: [],
   };
 }
 

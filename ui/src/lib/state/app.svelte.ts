@@ -2,8 +2,24 @@
  * The state of the window: which model, which chats, which conversation is open, what is being written. Every change
  * comes from the app's own answers; the interface only asks.
  */
-import type { ApiError, AppInfo, ChatSummary, GenerationEvent, ModelInfo, ModelState } from '../api/types';
+import type {
+  ApiError,
+  AppInfo,
+  Attachment,
+  Chat,
+  ChatSummary,
+  ExportFormat,
+  Found,
+  GenerationEvent,
+  Message,
+  ModelInfo,
+  ModelState,
+  NewMessage,
+  Thinking,
+  TokenCount,
+} from '../api/types';
 import { type Backend, BackendError, Unreachable } from '../backend';
+import type { Match } from '../chat/find';
 import { strings } from '../strings';
 import { spoken } from '../markdown/spoken';
 import { apply, type Conversation, isProvisional, provisional, writing } from './answer';
@@ -16,6 +32,8 @@ const MODEL_POLL_MS = 400;
 /** How often a page looks whether its server still runs the same model; a desktop window is the app itself. */
 const WATCH_MS = 5000;
 const UNDO_MS = 10_000;
+/** After the last key, what was typed is kept by the app, and its tokens are counted. */
+const DRAFT_MS = 700;
 
 class Open implements Conversation {
   summary = $state<ChatSummary | null>(null);
@@ -23,6 +41,16 @@ class Open implements Conversation {
   progress = $state<Conversation['progress']>(null);
   /** What the person is writing in this chat. */
   draft = $state('');
+  /** Files that go with it. */
+  attachments = $state<Attachment[]>([]);
+  /** Sent while an answer was being written: they go one after the other when it is done. */
+  queued = $state<NewMessage[]>([]);
+  /** Instructions before the conversation. */
+  system = $state('');
+  /** What the next message would take of the context. */
+  count = $state<TokenCount | null>(null);
+  /** The message that is being edited. */
+  editing = $state<string | null>(null);
   loading = $state(false);
   /** Why the last message was not taken, or the chat not opened. */
   error = $state<ApiError | null>(null);
@@ -62,6 +90,26 @@ export class App {
   renaming = $state<string | null>(null);
   /** Grows when the composer should have the focus although the same chat stays open. */
   composerWanted = $state(0);
+  /** Grows when the end of the conversation should be in view. */
+  endWanted = $state(0);
+  /** How the next message is to be thought about. */
+  thinking = $state<Thinking>('off');
+  /** The bar that finds words in the open chat. */
+  finding = $state(false);
+  /** Grows when that bar should have the focus. */
+  findWanted = $state(0);
+  /** The place it is at. */
+  found = $state.raw<Match | null>(null);
+  /** Grows when the field that searches all chats should have the focus. */
+  searchWanted = $state(0);
+  /** A message that should come into view; the list of messages takes the wish away. */
+  messageWanted = $state<string | null>(null);
+  /** The chat that is to be moved to a folder. */
+  moving = $state<ChatSummary | null>(null);
+  /** What came of an export or import, as a sentence. */
+  done = $state<string | null>(null);
+  /** The dialog with the instructions of the open chat. */
+  instructions = $state(false);
 
   /** Chats whose answers are being written stay in memory while another one is looked at, drafts too. */
   private kept = new Map<string, Open>();
@@ -69,12 +117,14 @@ export class App {
   busy = $state<Record<string, true>>({});
   private polling = false;
   private undoTimer: ReturnType<typeof setTimeout> | undefined;
+  private draftTimer: ReturnType<typeof setTimeout> | undefined;
+  private countTimer: ReturnType<typeof setTimeout> | undefined;
 
   readonly models: Models;
   readonly settings: Settings;
   readonly monitor: Monitor;
 
-  constructor(private readonly backend: Backend) {
+  constructor(readonly backend: Backend) {
     this.models = new Models(backend, async () => {
       this.failureSeen = false;
       await this.readModel();
@@ -132,8 +182,16 @@ export class App {
       this.readModel(),
       this.readChats(),
       this.models.readJobs(),
+      this.readNewDraft(),
       this.settings.list ? undefined : this.settings.read(),
     ]);
+  }
+
+  private async readNewDraft(): Promise<void> {
+    const open = this.open;
+    if (open.summary !== null || open.draft !== '') return;
+    const draft = await this.backend.draftNew().catch(() => '');
+    if (open.summary === null && open.draft === '' && open.progress === null) open.draft = draft;
   }
 
   /** Reads again what another window or a restart may have changed. */
@@ -232,6 +290,8 @@ export class App {
         title: '',
         created_at: 0,
         updated_at: 0,
+        pinned: false,
+        folder: null,
       };
       open.loading = true;
       this.open = open;
@@ -243,8 +303,8 @@ export class App {
     try {
       const chat = await this.backend.chatOpen(id);
       if (open.progress !== null) return;
-      open.summary = chat.summary;
-      open.messages = chat.messages;
+      this.show(open, chat);
+      if (open.draft === '' && open.queued.length === 0) open.draft = chat.draft;
       open.error = null;
       const answer = writing(open);
       if (answer) this.attach(open, answer.id);
@@ -255,6 +315,12 @@ export class App {
     } finally {
       open.loading = false;
     }
+  }
+
+  private show(open: Open, chat: Chat): void {
+    open.summary = chat.summary;
+    open.messages = chat.messages;
+    open.system = chat.system;
   }
 
   /** Reads the open chat anew, unless an answer keeps it current anyway. */
@@ -268,7 +334,9 @@ export class App {
     const open = this.open;
     const id = open.summary?.id ?? '';
     if (open.progress !== null && id !== '') this.busy[id] = true;
-    if (open.progress !== null || open.draft !== '') this.kept.set(id, open);
+    const unsent = open.draft !== '' || open.attachments.length > 0 || open.queued.length > 0;
+    if (open.progress !== null || unsent) this.kept.set(id, open);
+    this.saveDraft(open);
   }
 
   /** Asks for the title field of the open chat. False when there is no row to show it. */
@@ -298,6 +366,55 @@ export class App {
     const chat = this.chats.find((other) => other.id === id);
     if (chat) chat.title = title;
     if (this.open.summary?.id === id) this.open.summary.title = title;
+  }
+
+  async pin(id: string, pinned: boolean): Promise<void> {
+    await this.organise(() => this.backend.chatPin(id, pinned));
+  }
+
+  async move(id: string, folder: string | null): Promise<void> {
+    await this.organise(() => this.backend.chatMove(id, folder));
+  }
+
+  private async organise(change: () => Promise<void>): Promise<void> {
+    try {
+      await change();
+      await this.readChats();
+    } catch (error) {
+      this.listError = failure(error);
+    }
+  }
+
+  async exportChat(id: string | null, format: ExportFormat): Promise<void> {
+    this.done = null;
+    try {
+      const path = await this.backend.chatExport(id, format);
+      if (path !== null) this.done = strings.files.exported(path);
+    } catch (error) {
+      this.listError = failure(error);
+    }
+  }
+
+  async importChats(): Promise<void> {
+    this.done = null;
+    this.listError = null;
+    try {
+      const added = await this.backend.chatImport();
+      if (added === null) return;
+      await this.readChats();
+      this.done = strings.files.imported(added);
+    } catch (error) {
+      this.listError = failure(error);
+    }
+  }
+
+  /** Opens a chat at a message, of whatever version it is. */
+  async openAt(found: Found): Promise<void> {
+    await this.openChat(found.chat.id);
+    if (found.message_id === null) return;
+    if (!this.open.messages.some((message) => message.id === found.message_id))
+      await this.showVersion(found.message_id);
+    this.messageWanted = found.message_id;
   }
 
   async delete(id: string): Promise<void> {
@@ -363,28 +480,193 @@ export class App {
 
   // Answers ----------------------------------------------------------------------------------------------------------
 
+  /** What stands in the composer, as a message. */
+  private written(open: Open, text = open.draft): NewMessage {
+    return {
+      text: text.trim(),
+      attachments: $state.snapshot(open.attachments),
+      thinking: this.thinking,
+      system: open.summary === null ? open.system : '',
+    };
+  }
+
   /** Sends the draft of the open chat. While a model is loading the app keeps the message and answers after. */
   send(text?: string): void {
     const open = this.open;
-    const words = (text ?? open.draft).trim();
-    if (words === '' || open.progress !== null || !this.connected) return;
+    const message = this.written(open, text);
+    if ((message.text === '' && message.attachments.length === 0) || !this.connected) return;
     open.error = null;
     open.draft = '';
-    open.messages.push(provisional(words, Date.now()));
+    open.attachments = [];
+    open.count = null;
+    if (open.progress !== null) {
+      open.queued.push(message);
+      this.draftChanged();
+    } else {
+      this.dispatch(open, message);
+    }
+  }
+
+  private dispatch(open: Open, message: NewMessage): void {
+    open.messages.push(provisional(message, Date.now()));
+    if (this.open === open) this.endWanted += 1;
     const id = open.summary?.id ?? null;
-    void this.listen(open, (onEvent) => this.backend.messageSend(id, words, onEvent)).then((taken) => {
-      if (taken) return;
-      open.messages = open.messages.filter((message) => !isProvisional(message));
-      if (open.draft === '') open.draft = words;
+    void this.listen(open, (onEvent) => this.backend.messageSend(id, message, onEvent)).then((taken) => {
+      if (taken) {
+        if (id === null) this.backend.draftSave(null, '').catch(() => {});
+        this.saveDraft(open);
+        return;
+      }
+      open.messages = open.messages.filter((other) => !isProvisional(other));
+      this.giveBack(open, message);
     });
   }
 
-  regenerate(): void {
+  /** Puts a message that was not sent back into the composer, before what stands there. */
+  private giveBack(open: Open, message: NewMessage): void {
+    open.draft = open.draft === '' ? message.text : `${message.text}\n\n${open.draft}`;
+    open.attachments = [...message.attachments, ...open.attachments];
+    this.draftChanged();
+  }
+
+  /** Takes a waiting message back into the composer. */
+  unqueue(at: number): void {
+    const [message] = this.open.queued.splice(at, 1);
+    if (message) this.giveBack(this.open, $state.snapshot(message));
+    this.composerWanted += 1;
+  }
+
+  dropQueued(at: number): void {
+    this.open.queued.splice(at, 1);
+    this.draftChanged();
+    this.composerWanted += 1;
+  }
+
+  /** Sends the first of the waiting messages. */
+  sendQueued(open: Open = this.open): void {
+    if (open.progress !== null || !this.connected) return;
+    const message = open.queued.shift();
+    if (message) this.dispatch(open, $state.snapshot(message));
+  }
+
+  regenerate(answerId: string): void {
+    this.rewrite((onEvent) => this.backend.messageRegenerate(answerId, this.thinking, onEvent));
+  }
+
+  continueAnswer(answerId: string): void {
+    this.rewrite((onEvent) => this.backend.answerContinue(answerId, onEvent));
+  }
+
+  /** A new version of a message of the person, and its answer. */
+  edit(message: Message, text: string): void {
+    const changed: NewMessage = {
+      text: text.trim(),
+      attachments: $state.snapshot(message.attachments),
+      thinking: this.thinking,
+      system: '',
+    };
+    if (changed.text === '' && changed.attachments.length === 0) return;
+    this.rewrite((onEvent) => this.backend.messageEdit(message.id, changed, onEvent));
+  }
+
+  private rewrite(request: (onEvent: (event: GenerationEvent) => void) => Promise<void>): void {
+    const open = this.open;
+    if (open.progress !== null || !this.connected) return;
+    open.error = null;
+    open.editing = null;
+    void this.listen(open, request).then((taken) => {
+      if (taken && this.open === open) this.endWanted += 1;
+    });
+  }
+
+  /** A new version of an answer, as the person wants it. */
+  async editAnswer(answerId: string, text: string): Promise<void> {
+    if (text.trim() === '') return;
+    await this.rearrange(() => this.backend.answerEdit(answerId, text));
+  }
+
+  async showVersion(messageId: string): Promise<void> {
+    await this.rearrange(() => this.backend.versionShow(messageId));
+  }
+
+  private async rearrange(change: () => Promise<Chat>): Promise<void> {
+    const open = this.open;
+    open.error = null;
+    try {
+      const chat = await change();
+      if (open.progress === null) this.show(open, chat);
+      open.editing = null;
+      open.count = null;
+    } catch (error) {
+      if (!(error instanceof Unreachable)) open.error = failure(error);
+    }
+  }
+
+  // Drafts, files, instructions --------------------------------------------------------------------------------------
+
+  /** What stands in the composer has changed: it is kept and counted when the person pauses. */
+  draftChanged(): void {
+    const open = this.open;
+    clearTimeout(this.draftTimer);
+    this.draftTimer = setTimeout(() => this.saveDraft(open), DRAFT_MS);
+    clearTimeout(this.countTimer);
+    open.count = null;
+    if (open.draft.trim() === '' && open.attachments.length === 0) return;
+    this.countTimer = setTimeout(() => void this.count(open), DRAFT_MS);
+  }
+
+  private saveDraft(open: Open): void {
+    clearTimeout(this.draftTimer);
+    const all = [...open.queued.map((message) => message.text), open.draft].filter((text) => text !== '');
+    // Kept for a crash; where it cannot be, the text still stands in the window.
+    this.backend.draftSave(open.summary?.id ?? null, all.join('\n\n')).catch(() => {});
+  }
+
+  private async count(open: Open): Promise<void> {
+    const message = this.written(open);
+    const count = await this.backend.messageCount(open.summary?.id ?? null, message).catch(() => null);
+    if (open.draft.trim() === message.text) open.count = count;
+  }
+
+  async attachFiles(): Promise<void> {
+    const open = this.open;
+    open.error = null;
+    try {
+      open.attachments.push(...(await this.backend.attachmentPick()));
+      this.draftChanged();
+    } catch (error) {
+      if (!(error instanceof Unreachable)) open.error = failure(error);
+    }
+    this.composerWanted += 1;
+  }
+
+  /** A text too long for the field goes along as a file. */
+  attachText(text: string): void {
+    const taken = this.open.attachments.map((file) => file.name);
+    let n = 1;
+    while (taken.includes(strings.attach.pasted(n))) n += 1;
+    this.open.attachments.push({ name: strings.attach.pasted(n), text });
+    this.draftChanged();
+  }
+
+  detach(at: number): void {
+    this.open.attachments.splice(at, 1);
+    this.draftChanged();
+    this.composerWanted += 1;
+  }
+
+  /** Sets the instructions of the open chat. False when the app did not take them. */
+  async setSystem(text: string): Promise<boolean> {
     const open = this.open;
     const id = open.summary?.id;
-    if (!id || open.progress !== null || !this.connected) return;
-    open.error = null;
-    void this.listen(open, (onEvent) => this.backend.messageRegenerate(id, onEvent));
+    try {
+      if (id !== undefined) await this.backend.chatSystemSet(id, text);
+      open.system = text;
+      return true;
+    } catch (error) {
+      open.error = failure(error);
+      return false;
+    }
   }
 
   private attach(open: Open, answerId: string): void {
@@ -442,8 +724,11 @@ export class App {
     } else if (event.type === 'finished') {
       this.updateSummary(event.chat);
       delete this.busy[event.chat.id];
-      if (this.open !== open && open.draft === '') this.kept.delete(event.chat.id);
+      if (this.open !== open && open.draft === '' && open.queued.length === 0)
+        this.kept.delete(event.chat.id);
       if (this.open === open) this.announcement = strings.message.announceEnd(spoken(event.answer.text));
+      // After a stop or a failure the person decides.
+      if (event.answer.status === 'done') this.sendQueued(open);
     }
   }
 

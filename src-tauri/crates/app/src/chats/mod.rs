@@ -4,20 +4,25 @@
 //! text is written again and again while it grows. Rows that are still `writing` when the file is opened were cut off by the
 //! end of the process and become `interrupted`. Not here: who writes the answers ([`crate::generation`]).
 
+pub(crate) mod exchange;
+mod notes;
+mod rows;
 mod schema;
+mod search;
 #[cfg(test)]
 mod tests;
 pub(crate) mod title;
+mod tree;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use fastar_api::{AnswerStats, ApiError, Chat, ChatSummary, Message, MessageStatus, Role};
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use fastar_api::{Chat, ChatSummary, Message, NewMessage};
+use rusqlite::{Connection, Transaction, params};
 
 use crate::error::{Error, Result, lock};
+pub(crate) use notes::check_system;
+use rows::{CHAT_COLUMNS, COLUMNS, find_chat, json, message, new_id, summary, word};
 
 /// Deleted chats can be restored for so long, and are then removed at the next start.
 const KEPT_AFTER_DELETE_MS: i64 = 7 * 24 * 60 * 60 * 1000;
@@ -33,6 +38,8 @@ pub(crate) struct Begun {
     /// The message that was sent; none when an answer is written again.
     pub(crate) user: Option<Message>,
     pub(crate) answer: Message,
+    /// The message they stand behind.
+    pub(crate) after: Option<String>,
 }
 
 /// Whether a write must survive a power cut, or only the end of the process.
@@ -66,6 +73,10 @@ impl Chats {
             transaction.execute(
                 "DELETE FROM chats WHERE deleted_at < ?1",
                 [now.saturating_sub(KEPT_AFTER_DELETE_MS)],
+            )?;
+            transaction.execute(
+                "DELETE FROM drafts WHERE chat_id <> '' AND chat_id NOT IN (SELECT id FROM chats)",
+                [],
             )
         })?;
         Ok((chats, notice))
@@ -98,10 +109,10 @@ impl Chats {
     pub(crate) fn list(&self) -> Result<Vec<ChatSummary>> {
         self.read(|connection| {
             connection
-                .prepare_cached(
-                    "SELECT id, title, created_at, updated_at FROM chats WHERE deleted_at IS NULL
-                     ORDER BY updated_at DESC, id DESC",
-                )?
+                .prepare_cached(&format!(
+                    "SELECT {CHAT_COLUMNS} FROM chats WHERE deleted_at IS NULL
+                     ORDER BY updated_at DESC, id DESC"
+                ))?
                 .query_map([], summary)?
                 .collect()
         })
@@ -113,28 +124,34 @@ impl Chats {
             let Some(summary) = find_chat(connection, id)? else {
                 return Ok(None);
             };
-            let messages = connection
+            let mut messages = connection
                 .prepare_cached(&format!(
-                    "{SELECT_MESSAGE} WHERE chat_id = ?1 ORDER BY position"
+                    "SELECT {COLUMNS} FROM messages WHERE chat_id = ?1 ORDER BY position"
                 ))?
                 .query_map([id], message)?
-                .collect::<rusqlite::Result<_>>()?;
-            Ok(Some(Chat { summary, messages }))
+                .collect::<rusqlite::Result<Vec<_>>>()?;
+            tree::fill_versions(connection, id, &mut messages)?;
+            let system = connection
+                .prepare_cached("SELECT system FROM chats WHERE id = ?1")?
+                .query_row([id], |row| row.get(0))?;
+            Ok(Some(Chat {
+                summary,
+                messages: messages.into_iter().map(|(_, message)| message).collect(),
+                system,
+                draft: notes::draft(connection, id)?,
+            }))
         })?
         .ok_or(Error::ChatNotFound)
     }
 
-    /// One message and its chat.
-    pub(crate) fn message(&self, id: &str) -> Result<(ChatSummary, Message)> {
+    /// A message that is shown, its chat, and the message before it.
+    pub(crate) fn message(&self, id: &str) -> Result<(ChatSummary, Message, Option<String>)> {
         self.read(|connection| {
-            let message = connection
-                .prepare_cached(&format!("{SELECT_MESSAGE} WHERE id = ?1"))?
-                .query_row([id], message)
-                .optional()?;
-            let Some(message) = message else {
+            let Some((position, message)) = rows::find_shown(connection, id)? else {
                 return Ok(None);
             };
-            Ok(find_chat(connection, &message.chat_id)?.map(|chat| (chat, message)))
+            let before = tree::before(connection, &message.chat_id, position)?;
+            Ok(find_chat(connection, &message.chat_id)?.map(|chat| (chat, message, before)))
         })?
         .ok_or(Error::AnswerNotFound)
     }
@@ -190,7 +207,7 @@ impl Chats {
     pub(crate) fn begin(
         &self,
         chat_id: Option<&str>,
-        text: &str,
+        new: &NewMessage,
         model: Option<&str>,
         now: i64,
     ) -> Result<Begun> {
@@ -201,58 +218,28 @@ impl Chats {
                 None => {
                     let id = new_id();
                     transaction.execute(
-                        "INSERT INTO chats (id, title, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)",
-                        params![id, title::from_first_message(text), now],
+                        "INSERT INTO chats (id, title, created_at, updated_at, system) VALUES (?1, ?2, ?3, ?3, ?4)",
+                        params![id, title::from_first_message(new), now, new.system],
                     )?;
                     id
                 }
             };
-            let user = insert(transaction, &chat_id, Role::User, text, None, now)?;
-            let answer = insert(transaction, &chat_id, Role::Assistant, "", model, now)?;
-            Ok(touch(transaction, &chat_id, now)?.map(|chat| Begun { chat, user: Some(user), answer }))
+            let user = tree::insert(transaction, &tree::row_of(&chat_id, new, now))?;
+            let answer = tree::empty_answer(&chat_id, model, new.thinking, now);
+            let answer = tree::insert(transaction, &answer)?;
+            tree::begun(transaction, Some(user), answer, now).map(Some)
         })?
         .ok_or(Error::ChatNotFound)
     }
 
-    /// Replaces the last answer of a chat by an empty row, in one step.
-    pub(crate) fn begin_again(
+    /// Writes the thoughts and the text of an answer so far. Does nothing to an answer that has ended.
+    pub(crate) fn save_text(
         &self,
-        chat_id: &str,
-        model: Option<&str>,
-        now: i64,
-    ) -> Result<Begun> {
-        let found = self.write(|transaction| {
-            if find_chat(transaction, chat_id)?.is_none() {
-                return Ok(None);
-            }
-            let last_question: Option<i64> = transaction.query_row(
-                "SELECT max(position) FROM messages WHERE chat_id = ?1 AND role = 'user'",
-                [chat_id],
-                |row| row.get(0),
-            )?;
-            let Some(last_question) = last_question else {
-                return Ok(Some(None));
-            };
-            transaction.execute(
-                "DELETE FROM messages WHERE chat_id = ?1 AND position > ?2",
-                params![chat_id, last_question],
-            )?;
-            let answer = insert(transaction, chat_id, Role::Assistant, "", model, now)?;
-            Ok(touch(transaction, chat_id, now)?.map(|chat| {
-                Some(Begun {
-                    chat,
-                    user: None,
-                    answer,
-                })
-            }))
-        })?;
-        found
-            .ok_or(Error::ChatNotFound)?
-            .ok_or_else(|| Error::BadRequest("This chat has no message to answer again.".into()))
-    }
-
-    /// Writes the text of an answer so far. Does nothing to an answer that has ended.
-    pub(crate) fn save_text(&self, id: &str, text: &str, durability: Durability) -> Result<()> {
+        id: &str,
+        reasoning: Option<&str>,
+        text: &str,
+        durability: Durability,
+    ) -> Result<()> {
         let connection = lock(&self.connection);
         let save = || {
             if durability == Durability::Process {
@@ -261,9 +248,9 @@ impl Chats {
             }
             let saved = connection
                 .prepare_cached(
-                    "UPDATE messages SET text = ?2 WHERE id = ?1 AND status = 'writing'",
+                    "UPDATE messages SET text = ?2, reasoning = ?3 WHERE id = ?1 AND status = 'writing'",
                 )
-                .and_then(|mut statement| statement.execute(params![id, text]));
+                .and_then(|mut statement| statement.execute(params![id, text, reasoning]));
             connection.pragma_update(None, "synchronous", "FULL")?;
             saved.map(|_| ())
         };
@@ -274,7 +261,8 @@ impl Chats {
     pub(crate) fn finish(&self, answer: &Message, now: i64) -> Result<ChatSummary> {
         self.write(|transaction| {
             transaction.execute(
-                "UPDATE messages SET text = ?2, status = ?3, model = ?4, stats = ?5, error = ?6 WHERE id = ?1",
+                "UPDATE messages SET text = ?2, status = ?3, model = ?4, stats = ?5, error = ?6, reasoning = ?7, reasoning_ms = ?8
+                 WHERE id = ?1",
                 params![
                     answer.id,
                     answer.text,
@@ -282,6 +270,8 @@ impl Chats {
                     answer.model,
                     answer.stats.as_ref().map(json),
                     answer.error.as_ref().map(json),
+                    answer.reasoning,
+                    answer.reasoning_ms,
                 ],
             )?;
             transaction.execute(
@@ -290,7 +280,7 @@ impl Chats {
             )?;
             // A chat deleted meanwhile still has a summary here: its answer's listeners hear the end.
             transaction.query_row(
-                "SELECT id, title, created_at, updated_at FROM chats WHERE id = ?1",
+                &format!("SELECT {CHAT_COLUMNS} FROM chats WHERE id = ?1"),
                 [&answer.chat_id],
                 summary,
             )
@@ -310,53 +300,6 @@ impl Chats {
     }
 }
 
-const SELECT_MESSAGE: &str =
-    "SELECT id, chat_id, role, text, status, created_at, model, stats, error FROM messages";
-
-fn new_id() -> String {
-    // Version 7 begins with the time: ids sort as they were made.
-    uuid::Uuid::now_v7().to_string()
-}
-
-fn summary(row: &Row<'_>) -> rusqlite::Result<ChatSummary> {
-    Ok(ChatSummary {
-        id: row.get(0)?,
-        title: row.get(1)?,
-        created_at: row.get(2)?,
-        updated_at: row.get(3)?,
-    })
-}
-
-fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
-    let role: String = row.get(2)?;
-    let status: String = row.get(4)?;
-    Ok(Message {
-        id: row.get(0)?,
-        chat_id: row.get(1)?,
-        role: from_word(&role).unwrap_or(Role::Assistant),
-        text: row.get(3)?,
-        // A word of a newer version: the text is there, and nobody is writing it.
-        status: from_word(&status).unwrap_or(MessageStatus::Done),
-        created_at: row.get(5)?,
-        model: row.get(6)?,
-        stats: row
-            .get::<_, Option<String>>(7)?
-            .and_then(|text| from_json::<AnswerStats>(&text)),
-        error: row
-            .get::<_, Option<String>>(8)?
-            .and_then(|text| from_json::<ApiError>(&text)),
-    })
-}
-
-fn find_chat(connection: &Connection, id: &str) -> rusqlite::Result<Option<ChatSummary>> {
-    connection
-        .prepare_cached(
-            "SELECT id, title, created_at, updated_at FROM chats WHERE id = ?1 AND deleted_at IS NULL",
-        )?
-        .query_row([id], summary)
-        .optional()
-}
-
 fn touch(
     transaction: &Transaction<'_>,
     id: &str,
@@ -368,62 +311,4 @@ fn touch(
         params![id, now],
     )?;
     find_chat(transaction, id)
-}
-
-fn insert(
-    transaction: &Transaction<'_>,
-    chat_id: &str,
-    role: Role,
-    text: &str,
-    model: Option<&str>,
-    now: i64,
-) -> rusqlite::Result<Message> {
-    let status = match role {
-        Role::User => MessageStatus::Done,
-        Role::Assistant => MessageStatus::Writing,
-    };
-    let message = Message {
-        id: new_id(),
-        chat_id: chat_id.to_owned(),
-        role,
-        text: text.to_owned(),
-        status,
-        created_at: now,
-        model: model.map(str::to_owned),
-        stats: None,
-        error: None,
-    };
-    transaction.execute(
-        "INSERT INTO messages (id, chat_id, role, text, status, created_at, model) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        params![
-            message.id,
-            chat_id,
-            word(&role),
-            text,
-            word(&status),
-            now,
-            message.model
-        ],
-    )?;
-    Ok(message)
-}
-
-/// The contract's own word for an enum value.
-fn word(value: &impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => word,
-        _ => String::new(),
-    }
-}
-
-fn from_word<T: DeserializeOwned>(word: &str) -> Option<T> {
-    serde_json::from_value(serde_json::Value::from(word)).ok()
-}
-
-fn json(value: &impl Serialize) -> Option<String> {
-    serde_json::to_string(value).ok()
-}
-
-fn from_json<T: DeserializeOwned>(text: &str) -> Option<T> {
-    serde_json::from_str(text).ok()
 }

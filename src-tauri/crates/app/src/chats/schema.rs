@@ -50,6 +50,60 @@ pub(super) const STEPS: &[Step] = &[
         job TEXT NOT NULL
     ) STRICT;
 ",
+    "
+    ALTER TABLE chats ADD COLUMN system TEXT NOT NULL DEFAULT '';
+    ALTER TABLE chats ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE chats ADD COLUMN folder TEXT;
+    ALTER TABLE messages ADD COLUMN reasoning TEXT;
+    ALTER TABLE messages ADD COLUMN reasoning_ms REAL;
+    ALTER TABLE messages ADD COLUMN thinking TEXT;
+    ALTER TABLE messages ADD COLUMN attachments TEXT;
+    ALTER TABLE messages ADD COLUMN edited INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE other_versions (
+        position INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        chat_id TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+        role TEXT NOT NULL,
+        text TEXT NOT NULL,
+        status TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        model TEXT,
+        stats TEXT,
+        error TEXT,
+        reasoning TEXT,
+        reasoning_ms REAL,
+        thinking TEXT,
+        attachments TEXT,
+        edited INTEGER NOT NULL,
+        parent TEXT,
+        hidden INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX other_versions_of_chat ON other_versions (chat_id, parent);
+    CREATE TABLE presets (id TEXT PRIMARY KEY, name TEXT NOT NULL, text TEXT NOT NULL) STRICT;
+    CREATE TABLE drafts (chat_id TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT;
+    CREATE VIRTUAL TABLE words USING fts5(text, content = '', contentless_delete = 1, tokenize = 'trigram');
+    CREATE TRIGGER words_of_new AFTER INSERT ON messages
+    WHEN new.status <> 'writing' AND NOT EXISTS (SELECT 1 FROM other_versions WHERE position = new.position) BEGIN
+        INSERT INTO words (rowid, text) VALUES (new.position, new.text || char(10) || coalesce(new.reasoning, ''));
+    END;
+    CREATE TRIGGER words_of_changed AFTER UPDATE OF text, status ON messages WHEN new.status <> 'writing' BEGIN
+        DELETE FROM words WHERE rowid = new.position;
+        INSERT INTO words (rowid, text) VALUES (new.position, new.text || char(10) || coalesce(new.reasoning, ''));
+    END;
+    CREATE TRIGGER words_of_gone AFTER DELETE ON messages
+    WHEN NOT EXISTS (SELECT 1 FROM other_versions WHERE position = old.position) BEGIN
+        DELETE FROM words WHERE rowid = old.position;
+    END;
+    CREATE TRIGGER words_of_other AFTER INSERT ON other_versions
+    WHEN NOT EXISTS (SELECT 1 FROM messages WHERE position = new.position) BEGIN
+        INSERT INTO words (rowid, text) VALUES (new.position, new.text || char(10) || coalesce(new.reasoning, ''));
+    END;
+    CREATE TRIGGER words_of_other_gone AFTER DELETE ON other_versions
+    WHEN NOT EXISTS (SELECT 1 FROM messages WHERE position = old.position) BEGIN
+        DELETE FROM words WHERE rowid = old.position;
+    END;
+    INSERT INTO words (rowid, text) SELECT position, text FROM messages WHERE status <> 'writing';
+",
 ];
 
 /// What every file has had since the first step: the columns that this version reads and writes.

@@ -1,9 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use super::*;
-use fastar_api::{ErrorCode, Finish};
+use fastar_api::{ErrorCode, Finish, MessageStatus};
 
 const FROZEN_1: &str = include_str!("../../tests/schemas/1.sql");
 const FROZEN_2: &str = include_str!("../../tests/schemas/2.sql");
+const FROZEN_3: &str = include_str!("../../tests/schemas/3.sql");
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
 fn folder() -> tempfile::TempDir {
@@ -12,6 +13,10 @@ fn folder() -> tempfile::TempDir {
 
 fn frozen(folder: &Path) {
     freeze(folder, FROZEN_1);
+}
+
+fn frozen_3(folder: &Path) {
+    freeze(folder, FROZEN_3);
 }
 
 fn freeze(folder: &Path, frozen: &str) {
@@ -81,8 +86,8 @@ fn every_released_shape_becomes_the_newest_one_and_a_copy_of_the_old_file_is_kep
     let newest = folder();
     drop(Chats::open(newest.path(), 1).unwrap());
     let newest = shape(&newest.path().join("chats.db"));
-    assert_eq!(newest.0, 2);
-    for (number, frozen, kept) in [(1, FROZEN_1, 6), (2, FROZEN_2, 2)] {
+    assert_eq!(newest.0, 3);
+    for (number, frozen, kept) in [(1, FROZEN_1, 6), (2, FROZEN_2, 2), (3, FROZEN_3, 4)] {
         let folder = folder();
         freeze(folder.path(), frozen);
         let before = shape(&folder.path().join("chats.db"));
@@ -103,24 +108,76 @@ fn every_released_shape_becomes_the_newest_one_and_a_copy_of_the_old_file_is_kep
     }
 }
 
+/// The statements that the versions before this one run, as they were released.
 #[test]
-fn a_version_before_the_jobs_opens_a_file_with_jobs_and_leaves_them_alone() {
+fn a_version_without_versions_of_messages_reads_and_writes_what_is_shown() {
     let folder = folder();
-    freeze(folder.path(), FROZEN_2);
-    let steps = &schema::STEPS[..1];
-    let (older, notice) = Chats::open_with(folder.path(), steps, 3000).unwrap();
-    assert_eq!(notice, None);
-    assert_eq!(older.chat("c1").unwrap().messages.len(), 2);
+    frozen_3(folder.path());
+    let file = folder.path().join("chats.db");
+    let older = Connection::open(&file).unwrap();
     older
-        .begin(Some("c1"), "from the older version", None, 6000)
+        .execute_batch(
+            "PRAGMA foreign_keys = ON;
+             UPDATE messages SET status = 'interrupted' WHERE status = 'writing';
+             DELETE FROM chats WHERE deleted_at < 1600;",
+        )
+        .unwrap();
+    let shown: Vec<String> = older
+        .prepare(
+            "SELECT id, chat_id, role, text, status, created_at, model, stats, error FROM messages WHERE chat_id = 'c1' ORDER BY position",
+        )
+        .unwrap()
+        .query_map([], |row| row.get(3))
+        .unwrap()
+        .collect::<rusqlite::Result<_>>()
+        .unwrap();
+    assert_eq!(shown, ["Frage? 修复", "Zweite Antwort."]);
+    older
+        .execute_batch(
+            "DELETE FROM messages WHERE chat_id = 'c1' AND position > 1;
+             INSERT INTO messages (id, chat_id, role, text, status, created_at, model)
+                VALUES ('old', 'c1', 'assistant', '', 'writing', 3000, 'Demo model');
+             UPDATE messages SET text = 'Dritte' WHERE id = 'old' AND status = 'writing';
+             UPDATE messages SET text = 'Dritte Antwort.', status = 'done', model = 'Demo model', stats = NULL, error = NULL WHERE id = 'old';
+             DELETE FROM chats WHERE id = 'c2';",
+        )
         .unwrap();
     drop(older);
-    let (chats, _) = Chats::open(folder.path(), 3000).unwrap();
-    assert_eq!(chats.chat("c1").unwrap().messages.len(), 4);
-    let jobs: i64 = chats
-        .read(|c| c.query_row("SELECT count(*) FROM jobs", [], |row| row.get(0)))
-        .unwrap();
-    assert_eq!(jobs, 4);
+
+    let (chats, notice) = Chats::open(folder.path(), 4000).unwrap();
+    assert_eq!(notice, None);
+    let chat = chats.chat("c1").unwrap();
+    let texts: Vec<_> = chat.messages.iter().map(|m| m.text.as_str()).collect();
+    assert_eq!(texts, ["Frage? 修复", "Dritte Antwort."]);
+    assert_eq!(chat.messages[1].versions, ["m2", "old"]);
+    assert_eq!(
+        (chat.system.as_str(), chat.draft.as_str()),
+        ("Be brief.", "half a sent")
+    );
+    assert_eq!(chats.show_version("m2").unwrap(), "c1");
+    assert_eq!(chats.chat("c1").unwrap().messages[2].text, "Noch etwas");
+    // What it wrote is found, what it deleted is not.
+    let found = |words: &str| chats.search(words).unwrap().len();
+    assert_eq!((found("Dritte"), found("Zweite"), found("too")), (1, 0, 0));
+}
+
+#[test]
+fn a_database_with_versions_opens_with_all_it_holds() {
+    let folder = folder();
+    frozen_3(folder.path());
+    let (chats, notice) = Chats::open(folder.path(), 3000).unwrap();
+    assert_eq!(notice, None);
+    let chat = chats.chat("c1").unwrap();
+    assert!(chat.summary.pinned);
+    assert_eq!(chat.summary.folder.as_deref(), Some("Work"));
+    assert_eq!(chat.messages[0].attachments[0].text, "inside");
+    let answer = &chat.messages[1];
+    assert_eq!(answer.thinking, fastar_api::Thinking::On);
+    assert_eq!(answer.reasoning.as_deref(), Some("Let me see."));
+    assert_eq!(answer.reasoning_ms, Some(1500.0));
+    assert_eq!(answer.versions, ["m2", "m4"]);
+    assert_eq!(chats.presets().unwrap()[0].name, "Brief");
+    assert_eq!(chats.new_draft().unwrap(), "a new idea");
 }
 
 #[test]
@@ -128,15 +185,14 @@ fn a_step_to_a_new_shape_copies_the_database_first_and_keeps_three_copies() {
     let folder = folder();
     frozen(folder.path());
     let mut steps = schema::STEPS.to_vec();
-    for n in 3..=7 {
+    for n in 4..=7 {
         steps.push(
             [
-                "ALTER TABLE chats ADD COLUMN x2 TEXT",
                 "ALTER TABLE chats ADD COLUMN x3 TEXT",
                 "ALTER TABLE chats ADD COLUMN x4 TEXT",
                 "ALTER TABLE chats ADD COLUMN x5 TEXT",
                 "ALTER TABLE chats ADD COLUMN x6 TEXT",
-            ][n - 3],
+            ][n - 4],
         );
         let (chats, _) = Chats::open_with(folder.path(), &steps, DAY * n as i64).unwrap();
         assert_eq!(chats.chat("c1").unwrap().messages.len(), 4);
@@ -194,11 +250,11 @@ fn a_newer_database_opens_when_it_allows_that_and_is_left_alone_when_not() {
     drop(Chats::open_with(folder.path(), &steps, 5000).unwrap());
     let (older, _) = Chats::open(folder.path(), 5000).expect("a compatible newer file opens");
     older
-        .begin(Some("c1"), "from the older version", None, 6000)
+        .begin(Some("c1"), &"from the older version".into(), None, 6000)
         .unwrap();
     drop(older);
 
-    steps.push("UPDATE compatibility SET oldest_reader = 4");
+    steps.push("UPDATE compatibility SET oldest_reader = 5");
     drop(Chats::open_with(folder.path(), &steps, 5000).unwrap());
     let error = Chats::open(folder.path(), 5000).err().expect("refused");
     assert!(error.to_string().contains("newer version"), "{error}");
@@ -217,7 +273,9 @@ fn a_damaged_file_is_set_aside_with_its_date_and_never_deleted() {
     let aside = folder.path().join("chats-damaged-2026-11-30-005320.db");
     assert_eq!(std::fs::read(&aside).unwrap(), garbage);
     assert!(notice.unwrap().contains(&aside.display().to_string()));
-    chats.begin(None, "a new beginning", None, 1).unwrap();
+    chats
+        .begin(None, &"a new beginning".into(), None, 1)
+        .unwrap();
     drop(chats);
     let (chats, notice) = Chats::open(folder.path(), 1_796_000_001_000).unwrap();
     assert_eq!((chats.list().unwrap().len(), notice), (1, None));
@@ -231,7 +289,9 @@ fn damage_inside_a_database_is_found_at_the_start() {
         chats
             .begin(
                 None,
-                &format!("message {n} {}", "long ".repeat(100)),
+                &format!("message {n} {}", "long ".repeat(100))
+                    .as_str()
+                    .into(),
                 None,
                 n,
             )
@@ -255,19 +315,20 @@ fn a_deleted_chat_is_hidden_can_be_restored_and_goes_after_seven_days() {
     let folder = folder();
     let now = 100 * DAY;
     let (chats, _) = Chats::open(folder.path(), now).unwrap();
-    let id = chats.begin(None, "keep me", None, now).unwrap().chat.id;
+    let begun = chats.begin(None, &"keep me".into(), None, now).unwrap();
+    let (id, answer) = (begun.chat.id, begun.answer.id);
     chats.delete(&id, now).unwrap();
     assert_eq!(chats.list().unwrap(), []);
     assert!(matches!(chats.chat(&id), Err(Error::ChatNotFound)));
     assert!(matches!(chats.delete(&id, now), Err(Error::ChatNotFound)));
     assert!(matches!(chats.rename(&id, "x"), Err(Error::ChatNotFound)));
     assert!(matches!(
-        chats.begin(Some(&id), "x", None, now),
+        chats.begin(Some(&id), &"x".into(), None, now),
         Err(Error::ChatNotFound)
     ));
     assert!(matches!(
-        chats.begin_again(&id, None, now),
-        Err(Error::ChatNotFound)
+        chats.begin_again(&answer, fastar_api::Thinking::Off, None, now),
+        Err(Error::AnswerNotFound)
     ));
     chats.restore(&id).unwrap();
     assert_eq!(chats.chat(&id).unwrap().messages.len(), 2);
@@ -290,7 +351,7 @@ fn a_deleted_chat_is_hidden_can_be_restored_and_goes_after_seven_days() {
 fn titles_are_one_line_neither_empty_nor_endless() {
     let folder = folder();
     let (chats, _) = Chats::open(folder.path(), 1).unwrap();
-    let id = chats.begin(None, "x", None, 1).unwrap().chat.id;
+    let id = chats.begin(None, &"x".into(), None, 1).unwrap().chat.id;
     assert_eq!(chats.rename(&id, "  a\n\tb\0c ").unwrap().title, "a b c");
     for empty in ["", " \n", "\0"] {
         assert!(matches!(
@@ -307,8 +368,12 @@ fn titles_are_one_line_neither_empty_nor_endless() {
 fn the_list_is_sorted_by_the_last_change_even_when_the_clock_was_set_back() {
     let folder = folder();
     let (chats, _) = Chats::open(folder.path(), 1).unwrap();
-    let first = chats.begin(None, "first", None, 1000).unwrap().chat.id;
-    let second = chats.begin(None, "second", None, 2000).unwrap();
+    let first = chats
+        .begin(None, &"first".into(), None, 1000)
+        .unwrap()
+        .chat
+        .id;
+    let second = chats.begin(None, &"second".into(), None, 2000).unwrap();
     let order = || {
         chats
             .list()
@@ -318,7 +383,9 @@ fn the_list_is_sorted_by_the_last_change_even_when_the_clock_was_set_back() {
             .collect::<Vec<_>>()
     };
     assert_eq!(order(), ["second", "first"]);
-    chats.begin(Some(&first), "again", None, 3000).unwrap();
+    chats
+        .begin(Some(&first), &"again".into(), None, 3000)
+        .unwrap();
     assert_eq!(order(), ["first", "second"]);
     let mut answer = second.answer;
     answer.status = MessageStatus::Done;
@@ -329,15 +396,15 @@ fn the_list_is_sorted_by_the_last_change_even_when_the_clock_was_set_back() {
 fn text_saved_late_never_overwrites_the_end_of_an_answer() {
     let folder = folder();
     let (chats, _) = Chats::open(folder.path(), 1).unwrap();
-    let mut answer = chats.begin(None, "x", None, 1).unwrap().answer;
+    let mut answer = chats.begin(None, &"x".into(), None, 1).unwrap().answer;
     chats
-        .save_text(&answer.id, "so f", Durability::Process)
+        .save_text(&answer.id, None, "so f", Durability::Process)
         .unwrap();
     answer.text = "so far and to the end".into();
     answer.status = MessageStatus::Done;
     chats.finish(&answer, 2).unwrap();
     chats
-        .save_text(&answer.id, "so far", Durability::PowerCut)
+        .save_text(&answer.id, None, "so far", Durability::PowerCut)
         .unwrap();
     assert_eq!(
         chats.message(&answer.id).unwrap().1.text,
@@ -369,7 +436,9 @@ fn a_file_without_its_tables_or_its_number_is_set_aside_and_kept() {
             .query_row("SELECT count(*) FROM chats", [], |row| row.get(0))
             .unwrap();
         assert_eq!(kept, 2, "{harm}");
-        chats.begin(None, "a new beginning", None, 1).unwrap();
+        chats
+            .begin(None, &"a new beginning".into(), None, 1)
+            .unwrap();
         drop(chats);
         let (chats, notice) = Chats::open(folder.path(), 2).unwrap();
         assert_eq!((chats.list().unwrap().len(), notice), (1, None));

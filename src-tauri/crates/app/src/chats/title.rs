@@ -1,5 +1,7 @@
 //! The title of a new chat.
 
+use fastar_api::NewMessage;
+
 /// Longest automatic title, in characters.
 const AUTOMATIC: usize = 60;
 /// Longest title a person may set, in characters.
@@ -17,11 +19,15 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// The beginning of the first message: whole words, one line, about sixty characters.
-pub(super) fn from_first_message(text: &str) -> String {
-    let line = one_line(text);
-    if line.is_empty() {
+pub(super) fn from_first_message(message: &NewMessage) -> String {
+    let text = one_line(&message.text);
+    let files = message.attachments.iter().map(|file| one_line(&file.name));
+    let Some(line) = std::iter::once(text)
+        .chain(files)
+        .find(|line| !line.is_empty())
+    else {
         return "New chat".to_owned();
-    }
+    };
     let Some((cut, _)) = line.char_indices().nth(AUTOMATIC) else {
         return line;
     };
@@ -57,13 +63,13 @@ mod tests {
             ),
             ("\u{7}\n", "New chat"),
         ] {
-            assert_eq!(from_first_message(text), title);
+            assert_eq!(from_first_message(&text.into()), title);
         }
     }
 
     #[test]
     fn a_text_without_spaces_is_cut_between_characters() {
-        let title = from_first_message(&"修".repeat(500));
+        let title = from_first_message(&"修".repeat(500).as_str().into());
         assert_eq!(title, format!("{}…", "修".repeat(60)));
     }
 }

@@ -4,10 +4,13 @@
 //! one gets its text in larger pieces, one that vanished costs nothing, and none of them can hold up the engine or take text from
 //! another. Attaching is one look at the state: no text can fall between "so far" and "what follows".
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fastar_api::{AnswerStats, ApiError, ChatSummary, GenerationEvent, Message, MessageStatus};
+use fastar_api::{
+    AnswerStats, ApiError, ChatSummary, GenerationEvent, Message, MessageStatus, Thinking,
+};
 use fastar_engine::Cancel;
 use tokio::sync::watch;
 
@@ -22,6 +25,14 @@ const TELL_BYTES: usize = 2048;
 pub(crate) struct Live {
     pub(super) id: String,
     pub(super) chat_id: String,
+    /// How it is asked to think.
+    pub(super) thinking: Thinking,
+    /// There was something of it already, and it goes on from there.
+    pub(super) continues: bool,
+    /// The message that the new rows stand behind.
+    after: Option<String>,
+    /// The message before the answer.
+    question: Option<String>,
     pub(super) cancel: Cancel,
     state: Mutex<State>,
     /// Counts what is worth a look.
@@ -33,8 +44,14 @@ struct State {
     answer: Message,
     /// Answers that are written before this one.
     ahead: u32,
-    /// Prompt tokens read, of how many.
-    prefill: Option<(u32, u32)>,
+    /// Prompt tokens read, of how many, and the seconds that the rest will take.
+    prefill: Option<(u32, u32, Option<f64>)>,
+    reading: Reading,
+    /// The first thought or word is there.
+    begun: bool,
+    thinks_since: Option<Instant>,
+    /// How long it had thought before it was continued.
+    thought_ms: f64,
     /// Someone has decided how it ends; later text and later ends are ignored.
     ended: bool,
     /// The end is saved and may be told.
@@ -47,15 +64,29 @@ struct State {
 }
 
 impl Live {
-    pub(super) fn new(chat: ChatSummary, answer: Message, ahead: u32) -> Arc<Self> {
+    /// `after` is the message that the rows which are new stand behind, `question` the one before the answer.
+    pub(super) fn new(
+        chat: ChatSummary,
+        answer: Message,
+        (after, question): (Option<String>, Option<String>),
+        ahead: u32,
+    ) -> Arc<Self> {
         let closed = answer.status != MessageStatus::Writing;
         Arc::new(Self {
             id: answer.id.clone(),
             chat_id: answer.chat_id.clone(),
+            thinking: answer.thinking,
+            continues: size(&answer) > 0,
+            after,
+            question,
             cancel: Cancel::default(),
             state: Mutex::new(State {
-                told: answer.text.len(),
-                saved: answer.text.len(),
+                told: size(&answer),
+                saved: size(&answer),
+                reading: Reading::default(),
+                begun: false,
+                thinks_since: None,
+                thought_ms: answer.reasoning_ms.unwrap_or(0.0),
                 chat,
                 answer,
                 ahead,
@@ -69,7 +100,15 @@ impl Live {
     }
 
     pub(super) fn begun(begun: &Begun, ahead: u32) -> Arc<Self> {
-        Self::new(begun.chat.clone(), begun.answer.clone(), ahead)
+        let after = begun.after.clone();
+        let question = begun.user.as_ref().map(|user| user.id.clone());
+        let question = question.or_else(|| after.clone());
+        Self::new(
+            begun.chat.clone(),
+            begun.answer.clone(),
+            (after, question),
+            ahead,
+        )
     }
 
     /// A listener that hears everything from here on; `user` is the message that it sent itself.
@@ -77,7 +116,7 @@ impl Live {
         Listener {
             news: self.news.subscribe(),
             live: Arc::clone(self),
-            user,
+            user: user.map(Box::new),
             heard: None,
             finished: false,
         }
@@ -108,20 +147,41 @@ impl Live {
     }
 
     pub(super) fn prefill(&self, done: u32, total: u32) {
-        lock(&self.state).prefill = Some((done, total));
+        {
+            let mut state = lock(&self.state);
+            let left = state.reading.left(done, total, Instant::now());
+            state.prefill = Some((done, total, left));
+        }
         self.tell();
+    }
+
+    /// More thoughts from the engine.
+    pub(super) fn push_reasoning(&self, text: &str) {
+        self.push_to(text, true);
     }
 
     /// More text from the engine. Costs an append; listeners are woken now and then.
     pub(super) fn push(&self, text: &str) {
+        self.push_to(text, false);
+    }
+
+    fn push_to(&self, text: &str, reasoning: bool) {
         let wake = {
             let mut state = lock(&self.state);
             if state.ended {
                 return;
             }
-            state.answer.text.push_str(text);
+            state.begun = true;
+            if reasoning {
+                state.thinks_since.get_or_insert_with(Instant::now);
+                let thoughts = state.answer.reasoning.get_or_insert_default();
+                thoughts.push_str(text);
+            } else {
+                state.note_thought();
+                state.answer.text.push_str(text);
+            }
             let waited = state.told_at.is_none_or(|at| at.elapsed() >= TELL_EVERY);
-            let wake = waited || state.answer.text.len() - state.told >= TELL_BYTES;
+            let wake = waited || size(&state.answer) - state.told >= TELL_BYTES;
             if wake {
                 state.note_told();
             }
@@ -136,7 +196,7 @@ impl Live {
     pub(super) fn tell_waiting(&self) {
         {
             let mut state = lock(&self.state);
-            if state.told == state.answer.text.len() {
+            if state.told == size(&state.answer) {
                 return;
             }
             state.note_told();
@@ -144,10 +204,16 @@ impl Live {
         self.tell();
     }
 
-    /// The whole text, if the row does not have it yet.
-    pub(super) fn unsaved_text(&self) -> Option<String> {
+    /// All thoughts and the whole text, if the row does not have them yet.
+    pub(super) fn unsaved_text(&self) -> Option<(Option<String>, String)> {
         let state = lock(&self.state);
-        (!state.ended && state.saved < state.answer.text.len()).then(|| state.answer.text.clone())
+        (!state.ended && state.saved < size(&state.answer))
+            .then(|| (state.answer.reasoning.clone(), state.answer.text.clone()))
+    }
+
+    /// What there is of the answer.
+    pub(super) fn answer(&self) -> Message {
+        lock(&self.state).answer.clone()
     }
 
     pub(super) fn note_saved(&self, bytes: usize) {
@@ -166,6 +232,7 @@ impl Live {
             return None;
         }
         state.ended = true;
+        state.note_thought();
         state.answer.status = status;
         state.answer.stats = stats;
         state.answer.error = error;
@@ -186,8 +253,41 @@ impl Live {
 
 impl State {
     fn note_told(&mut self) {
-        self.told = self.answer.text.len();
+        self.told = size(&self.answer);
         self.told_at = Some(Instant::now());
+    }
+
+    /// The thinking is over, if there was some.
+    fn note_thought(&mut self) {
+        if let Some(since) = self.thinks_since.take() {
+            self.thought_ms += since.elapsed().as_secs_f64() * 1000.0;
+            self.answer.reasoning_ms = Some(self.thought_ms);
+        }
+    }
+}
+
+/// Bytes of thoughts and text.
+fn size(answer: &Message) -> usize {
+    answer.text.len() + answer.reasoning.as_ref().map_or(0, String::len)
+}
+
+/// How fast the prompt was read lately: later pieces take longer than early ones, so the speed from the beginning would promise too much.
+#[derive(Default)]
+struct Reading(VecDeque<(u32, Instant)>);
+
+impl Reading {
+    const PIECES: usize = 6;
+
+    /// Notes how far it is, and returns the seconds to the end.
+    fn left(&mut self, done: u32, total: u32, now: Instant) -> Option<f64> {
+        self.0.push_back((done, now));
+        if self.0.len() > Self::PIECES {
+            self.0.pop_front();
+        }
+        let (before, since) = *self.0.front()?;
+        let seconds = now.saturating_duration_since(since).as_secs_f64();
+        let read = done.checked_sub(before).filter(|read| *read > 0)?;
+        Some(f64::from(total.saturating_sub(done)) * seconds / f64::from(read))
     }
 }
 
@@ -196,15 +296,16 @@ impl State {
 pub struct Listener {
     live: Arc<Live>,
     news: watch::Receiver<u64>,
-    user: Option<Message>,
+    user: Option<Box<Message>>,
     heard: Option<Heard>,
     finished: bool,
 }
 
 struct Heard {
+    thoughts: usize,
     bytes: usize,
     ahead: u32,
-    prefill: Option<(u32, u32)>,
+    prefill: Option<(u32, u32, Option<f64>)>,
 }
 
 impl Listener {
@@ -234,19 +335,31 @@ impl Listener {
         let state = lock(&self.live.state);
         let Some(heard) = &mut self.heard else {
             self.heard = Some(Heard {
+                thoughts: state.answer.reasoning.as_ref().map_or(0, String::len),
                 bytes: state.answer.text.len(),
                 ahead: 0,
                 prefill: None,
             });
+            let user = self.user.take().map(|user| *user);
             return Some(GenerationEvent::Started {
+                after: match &user {
+                    Some(_) => self.live.after.clone(),
+                    None => self.live.question.clone(),
+                },
                 chat: state.chat.clone(),
-                user: self.user.take(),
+                user,
                 answer: state.answer.clone(),
             });
         };
         if state.ahead > 0 && heard.ahead != state.ahead {
             heard.ahead = state.ahead;
             return Some(GenerationEvent::Queued { ahead: state.ahead });
+        }
+        let thoughts = state.answer.reasoning.as_deref().unwrap_or_default();
+        if heard.thoughts < thoughts.len() {
+            let text = thoughts[heard.thoughts..].to_owned();
+            heard.thoughts = thoughts.len();
+            return Some(GenerationEvent::Reasoning { text });
         }
         if heard.bytes < state.answer.text.len() {
             let text = state.answer.text[heard.bytes..].to_owned();
@@ -260,12 +373,37 @@ impl Listener {
                 answer: state.answer.clone(),
             });
         }
-        if state.answer.text.is_empty() && heard.prefill != state.prefill {
+        if !state.begun && heard.prefill != state.prefill {
             heard.prefill = state.prefill;
-            if let Some((done, total)) = state.prefill {
-                return Some(GenerationEvent::Prefill { done, total });
+            if let Some((done, total, seconds_left)) = state.prefill {
+                return Some(GenerationEvent::Prefill {
+                    done,
+                    total,
+                    seconds_left,
+                });
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_the_latest_pieces() {
+        let (mut reading, begin) = (Reading::default(), Instant::now());
+        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+        assert_eq!(reading.left(0, 1000, at(0)), None);
+        // 100 tokens in 10 seconds: 900 take 90.
+        assert_eq!(reading.left(100, 1000, at(10)), Some(90.0));
+        assert_eq!(reading.left(100, 1000, at(11)), Some(99.0));
+        // Then 100 tokens take 20 seconds; what is older than six pieces no longer counts.
+        for n in 2..=7 {
+            reading.left(100 * n, 1000, at(20 * u64::from(n)));
+        }
+        assert_eq!(reading.left(800, 1000, at(160)), Some(40.0));
+        assert_eq!(reading.left(1000, 1000, at(200)), Some(0.0));
     }
 }

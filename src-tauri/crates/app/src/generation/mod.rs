@@ -3,15 +3,19 @@
 //!
 //! The row in [`crate::chats`] is the truth. An answer is written to its end whether or not anyone listens.
 
+mod conversation;
 mod live;
+mod tally;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fastar_api::{AnswerStats, ApiError, Chat, Finish, Message, MessageStatus, Role};
-use fastar_engine::{Event, Sampling};
+use fastar_api::{
+    AnswerStats, ApiError, Chat, Message, MessageStatus, NewMessage, Role, Thinking, TokenCount,
+};
+use fastar_engine::{Conversation, Event, Sampling};
 
 pub use live::Listener;
 use live::{Live, TELL_EVERY};
@@ -20,15 +24,19 @@ use crate::chats::{Begun, Chats, Durability};
 use crate::clock;
 use crate::error::{Error, Result, guard, lock};
 use crate::inference::Timeline;
-use crate::models::{Loaded, Models};
+use crate::models::Models;
 use crate::sessions::Sessions;
 
 /// The text of an answer is saved so often, ...
 const SAVE_EVERY: Duration = Duration::from_millis(500);
 /// ... and every so many times in a way that survives a power cut.
 const SYNC_EVERY: u32 = 10;
-/// Longest message, in bytes.
+/// Longest message, its files included, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 2_000_000;
+/// Most files of one message.
+const MOST_FILES: usize = 20;
+/// Most tokens of one answer: a model that repeats itself comes to an end, and the person may let it go on.
+const MOST_TOKENS: usize = 32_768;
 /// So many answers may wait for their turn.
 const MOST_WAITING: usize = 64;
 /// At the end of the app, the engine gets so long to come to rest. Rows are saved before that.
@@ -47,6 +55,8 @@ struct Shared {
     sampling: Box<dyn Fn() -> Sampling + Send + Sync>,
     work: Mutex<Work>,
     changed: Condvar,
+    /// Tokens of the conversation that was counted last; counting a long one takes a second.
+    counted: Mutex<Option<(Counted, usize)>>,
     /// Held from "is this chat free" over "its rows are written" to "it is in the queue".
     beginning: Mutex<()>,
 }
@@ -85,6 +95,9 @@ impl Work {
     }
 }
 
+/// What a count of tokens depends on: chat, last message, instructions, thinking, model.
+type Counted = (Option<String>, Option<String>, String, Thinking, u64);
+
 /// The timeline of the most recent chat, kept so that its next turn computes only what is new.
 struct Recent {
     chat_id: String,
@@ -106,6 +119,7 @@ impl Generation {
             sampling,
             work: Mutex::default(),
             changed: Condvar::new(),
+            counted: Mutex::default(),
             beginning: Mutex::default(),
         });
         // A weak reference: the models must not keep the generation alive.
@@ -133,25 +147,117 @@ impl Generation {
     }
 
     /// Begins the answer to a new message.
-    pub(crate) fn send(&self, chat_id: Option<&str>, text: &str) -> Result<Listener> {
-        if text.len() > MAX_MESSAGE_BYTES {
-            return Err(Error::BadRequest(format!(
-                "The message has {} bytes, and {MAX_MESSAGE_BYTES} is the limit.",
-                text.len()
-            )));
-        }
-        if text.chars().all(|c| c.is_whitespace() || c.is_control()) {
-            return Err(Error::BadRequest("The message is empty.".into()));
-        }
+    pub(crate) fn send(&self, chat_id: Option<&str>, message: &NewMessage) -> Result<Listener> {
+        check_message(message)?;
         self.begin(chat_id, |chats, model| {
-            chats.begin(chat_id, text, model, clock::now())
+            chats.begin(chat_id, message, model, clock::now())
         })
     }
 
-    /// Begins a new answer in place of the last one.
-    pub(crate) fn regenerate(&self, chat_id: &str) -> Result<Listener> {
-        self.begin(Some(chat_id), |chats, model| {
-            chats.begin_again(chat_id, model, clock::now())
+    /// Begins the answer to a new version of the person's message.
+    pub(crate) fn edit(&self, message_id: &str, message: &NewMessage) -> Result<Listener> {
+        check_message(message)?;
+        let chat = self.shared.chats.chat_of(message_id)?;
+        self.begin(Some(&chat), |chats, model| {
+            chats.begin_edited(message_id, message, model, clock::now())
+        })
+    }
+
+    /// Begins a new version of an answer.
+    pub(crate) fn regenerate(&self, answer_id: &str, thinking: Thinking) -> Result<Listener> {
+        let chat = self.shared.chats.chat_of(answer_id)?;
+        self.begin(Some(&chat), |chats, model| {
+            chats.begin_again(answer_id, thinking, model, clock::now())
+        })
+    }
+
+    /// Goes on with an answer that was cut off.
+    pub(crate) fn continue_answer(&self, answer_id: &str) -> Result<Listener> {
+        let chat = self.shared.chats.chat_of(answer_id)?;
+        self.begin(Some(&chat), |chats, model| {
+            chats.begin_continued(answer_id, model, clock::now())
+        })
+    }
+
+    /// Makes a new version of an answer out of what the person wrote, and shows it.
+    pub(crate) fn edit_answer(&self, answer_id: &str, text: &str) -> Result<Chat> {
+        check_text(text, text.len())?;
+        self.rearrange(answer_id, |chats| {
+            chats.edit_answer(answer_id, text, clock::now())
+        })
+    }
+
+    /// Shows another version of a message.
+    pub(crate) fn show_version(&self, message_id: &str) -> Result<Chat> {
+        self.rearrange(message_id, |chats| chats.show_version(message_id))
+    }
+
+    /// Changes which messages of a chat are shown, while nothing is being written in it.
+    fn rearrange(
+        &self,
+        message_id: &str,
+        change: impl FnOnce(&Chats) -> Result<String>,
+    ) -> Result<Chat> {
+        let shared = &self.shared;
+        let chat = shared.chats.chat_of(message_id)?;
+        let _none_begins = lock(&shared.beginning);
+        shared.save_unsaved();
+        if lock(&shared.work).all().any(|live| live.chat_id == chat) {
+            return Err(Error::Busy);
+        }
+        let chat = change(&shared.chats)?;
+        self.chat(&chat)
+    }
+
+    /// How many tokens a message would have, and the prompt with it.
+    pub(crate) fn count(&self, chat_id: Option<&str>, message: &NewMessage) -> Result<TokenCount> {
+        let text = conversation::text_of(message);
+        if text.len() > 2 * MAX_MESSAGE_BYTES {
+            return Err(too_long(text.len()));
+        }
+        let shared = &self.shared;
+        let loaded = shared.models.in_use().ok_or(Error::NoModel)?;
+        let own = loaded.model.text_tokens(&text)?;
+        let (system, messages) = match chat_id {
+            None => (message.system.clone(), Vec::new()),
+            Some(id) => {
+                let chat = self.chat(id)?;
+                (chat.system, chat.messages)
+            }
+        };
+        let key: Counted = (
+            chat_id.map(str::to_owned),
+            messages.last().map(|message| message.id.clone()),
+            system.clone(),
+            message.thinking,
+            loaded.number,
+        );
+        let writing = |m: &Message| m.status == MessageStatus::Writing;
+        let settled = !messages.last().is_some_and(writing);
+        let known = lock(&shared.counted)
+            .as_ref()
+            .filter(|(of, _)| settled && *of == key)
+            .map(|(_, tokens)| *tokens);
+        let before = match known {
+            Some(tokens) => tokens,
+            None => {
+                // The text of a message is tokenised by itself, so an empty one stands for it.
+                let mut conversation =
+                    conversation::before_answer(&system, messages, message.thinking, None);
+                conversation
+                    .turns
+                    .push(fastar_engine::Turn::User(String::new()));
+                let tokens = loaded.model.prompt_tokens(&conversation)?;
+                if settled {
+                    *lock(&shared.counted) = Some((key, tokens));
+                }
+                tokens
+            }
+        };
+        Ok(TokenCount {
+            message: count(own),
+            prompt: count(before + own),
+            context_size: loaded.info.context_size,
         })
     }
 
@@ -204,7 +310,7 @@ impl Generation {
             }
             work.unsaved.clone()
         };
-        let (chat, mut message) = shared.chats.message(answer_id)?;
+        let (chat, mut message, before) = shared.chats.message(answer_id)?;
         if message.role != Role::Assistant {
             return Err(Error::AnswerNotFound);
         }
@@ -213,7 +319,7 @@ impl Generation {
             // Nobody writes it: the row was changed by another program.
             message.status = MessageStatus::Interrupted;
         }
-        Ok(Live::new(chat, message, 0).listen(None))
+        Ok(Live::new(chat, message, (before.clone(), before), 0).listen(None))
     }
 
     /// Stops an answer, also while it waits. One that has ended stays as it is.
@@ -369,7 +475,7 @@ impl Shared {
             return Ok((MessageStatus::Stopped, None));
         }
         live.start(&loaded.info.name);
-        let messages = self.history(live)?;
+        let conversation = self.conversation(live)?;
         let fits = |r: &Recent| r.chat_id == live.chat_id && r.model == loaded.number;
         let current = match recent.take_if(|recent| fits(recent)) {
             Some(current) => current,
@@ -386,18 +492,27 @@ impl Shared {
             }
         };
         let recent = recent.insert(current);
-        let sampling = (self.sampling)();
+        let mut sampling = (self.sampling)();
+        sampling.max_tokens = sampling.max_tokens.or(Some(MOST_TOKENS));
+        let before = live.answer();
+        let mut tally = tally::Tally::begin(loaded.model.as_ref());
         let answer = recent
             .timeline
-            .answer(
-                &messages,
+            .reply(
+                &conversation,
                 &sampling,
                 &live.cancel,
                 &mut |event| match event {
-                    Event::Prefill { done, total } => live.prefill(count(done), count(total)),
+                    Event::Prefill { done, total } => {
+                        if done == total {
+                            tally.prompt_read(loaded.model.as_ref());
+                        }
+                        live.prefill(count(done), count(total));
+                    }
+                    Event::Reasoning(text) => live.push_reasoning(text),
                     Event::Text(text) => live.push(text),
-                    // Plain messages ask for neither reasoning nor tools.
-                    Event::Reasoning(_) | Event::Call(_) | Event::BrokenCall { .. } => {}
+                    // No tools are offered.
+                    Event::Call(_) | Event::BrokenCall { .. } => {}
                 },
             )
             .map_err(Error::from)?;
@@ -405,7 +520,13 @@ impl Shared {
             fastar_engine::Finish::Cancelled => MessageStatus::Stopped,
             fastar_engine::Finish::End | fastar_engine::Finish::Length => MessageStatus::Done,
         };
-        Ok((status, Some(stats(&answer, &loaded))))
+        let stats = tally.stats(loaded.model.as_ref(), &answer, loaded.info.context_size);
+        let earlier = before.stats.filter(|_| live.continues);
+        let stats = match earlier {
+            Some(earlier) => tally::sum(&earlier, stats),
+            None => stats,
+        };
+        Ok((status, Some(stats)))
     }
 
     /// Writes a timeline down before it is dropped, unless its chat has been deleted.
@@ -419,37 +540,26 @@ impl Shared {
     }
 
     /// The conversation before an answer, as the engine wants it.
-    fn history(&self, live: &Live) -> Result<Vec<fastar_engine::Message>> {
+    fn conversation(&self, live: &Live) -> Result<Conversation> {
         let unsaved = lock(&self.work).unsaved.clone();
-        let mut messages = self.chats.chat(&live.chat_id)?.messages;
+        let Chat {
+            mut messages,
+            system,
+            ..
+        } = self.chats.chat(&live.chat_id)?;
         overlay(&unsaved, &mut messages);
-        // An answer that failed before its first word is no part of the conversation, nor is the message that it failed at: it was
-        // never taken in, and one that is too long would make all later ones fail.
-        let failed = |message: &Message| {
-            message.role == Role::Assistant
-                && message.status == MessageStatus::Failed
-                && message.text.is_empty()
-        };
-        let refused: Vec<String> = messages
-            .windows(2)
-            .filter(|pair| pair[0].role == Role::User && failed(&pair[1]))
-            .map(|pair| pair[0].id.clone())
-            .collect();
-        Ok(messages
-            .into_iter()
-            .take_while(|message| message.id != live.id)
-            .filter(|message| match message.role {
-                Role::User => !refused.contains(&message.id),
-                Role::Assistant => !message.text.is_empty(),
-            })
-            .map(|message| fastar_engine::Message {
-                role: match message.role {
-                    Role::User => fastar_engine::Role::User,
-                    Role::Assistant => fastar_engine::Role::Assistant,
-                },
-                text: message.text,
-            })
-            .collect())
+        let end = messages
+            .iter()
+            .position(|message| message.id == live.id)
+            .unwrap_or(messages.len());
+        messages.truncate(end);
+        let begun = live.continues.then(|| live.answer());
+        Ok(conversation::before_answer(
+            &system,
+            messages,
+            live.thinking,
+            begun,
+        ))
     }
 
     /// Ends an answer once: its row, then the chat is free again, then its listeners hear of it (and may send the next message at once).
@@ -529,7 +639,7 @@ impl Shared {
                 continue;
             }
             saved_at = Instant::now();
-            let Some(text) = live.unsaved_text() else {
+            let Some((reasoning, text)) = live.unsaved_text() else {
                 continue;
             };
             saves = saves.wrapping_add(1);
@@ -538,8 +648,11 @@ impl Shared {
             } else {
                 Durability::Process
             };
-            match self.chats.save_text(&live.id, &text, durability) {
-                Ok(()) => live.note_saved(text.len()),
+            let saved = self
+                .chats
+                .save_text(&live.id, reasoning.as_deref(), &text, durability);
+            match saved {
+                Ok(()) => live.note_saved(text.len() + reasoning.map_or(0, |text| text.len())),
                 // Tried again in half a second; if the end cannot be saved either, the person is told.
                 Err(error) => tracing::warn!(%error, "the text so far could not be saved"),
             }
@@ -563,28 +676,43 @@ fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
+/// Refuses a message that is empty or too long.
+fn check_message(message: &NewMessage) -> Result<()> {
+    let files = &message.attachments;
+    if files.len() > MOST_FILES {
+        return Err(Error::BadRequest(format!(
+            "The message has {} files, and {MOST_FILES} is the limit.",
+            files.len()
+        )));
+    }
+    if let Some(file) = files.iter().find(|file| {
+        file.name.is_empty() || file.name.len() > 255 || file.name.chars().any(char::is_control)
+    }) {
+        return Err(Error::BadRequest(format!(
+            "A file cannot be attached under the name {:?}.",
+            file.name.chars().take(80).collect::<String>()
+        )));
+    }
+    let bytes: usize = files.iter().map(|file| file.text.len()).sum();
+    match files.iter().find(|file| !file.text.trim().is_empty()) {
+        Some(file) => check_text(&file.text, bytes + message.text.len()),
+        None => check_text(&message.text, bytes + message.text.len()),
+    }?;
+    crate::chats::check_system(&message.system)
 }
 
-fn stats(answer: &fastar_engine::Answer, loaded: &Loaded) -> AnswerStats {
-    let seconds = answer.decode.as_secs_f64();
-    // The first token ends the prefill; the decode time is that of the others.
-    let intervals = answer.answer_tokens.saturating_sub(1);
-    AnswerStats {
-        prompt_tokens: count(answer.prompt_tokens),
-        reused_tokens: count(answer.reused_tokens),
-        answer_tokens: count(answer.answer_tokens),
-        first_token_ms: milliseconds(answer.first_token.unwrap_or(answer.prefill)),
-        prefill_ms: milliseconds(answer.prefill),
-        decode_ms: milliseconds(answer.decode),
-        tokens_per_second: (intervals > 0 && seconds > 0.0).then(|| intervals as f64 / seconds),
-        context_used: count(answer.position),
-        context_size: loaded.info.context_size,
-        finish: match answer.finish {
-            fastar_engine::Finish::End => Finish::End,
-            fastar_engine::Finish::Length => Finish::Length,
-            fastar_engine::Finish::Cancelled => Finish::Stopped,
-        },
+fn check_text(text: &str, bytes: usize) -> Result<()> {
+    if bytes > MAX_MESSAGE_BYTES {
+        return Err(too_long(bytes));
     }
+    if text.chars().all(|c| c.is_whitespace() || c.is_control()) {
+        return Err(Error::BadRequest("The message is empty.".into()));
+    }
+    Ok(())
+}
+
+fn too_long(bytes: usize) -> Error {
+    Error::BadRequest(format!(
+        "The message has {bytes} bytes, and {MAX_MESSAGE_BYTES} is the limit."
+    ))
 }

@@ -9,12 +9,17 @@ use std::time::Duration;
 use fastar_api::{Face, GenerationEvent, Message, ModelState};
 use fastar_app::inference::{Model, Source, Timeline};
 use fastar_app::{App, Listener, Options};
-use fastar_engine::{Answer, Cancel, Event, Finish, ModelFacts, Sampling};
+use fastar_engine::{
+    Answer, Cancel, Conversation, Event, Finish, ModelFacts, Sampling, Thinking, Turn,
+};
 
 pub enum Step {
     Prefill(usize, usize),
+    Think(String),
     Text(String),
     End,
+    /// The limit of tokens is reached.
+    Full,
     Fail(fastar_engine::Error),
     Panic,
 }
@@ -25,6 +30,7 @@ pub struct Asked {
     pub model: String,
     pub timeline: usize,
     pub conversation: Vec<String>,
+    pub thinking: Thinking,
     pub seed: u64,
     pub temperature: f32,
 }
@@ -152,6 +158,19 @@ impl Model for ScriptedModel {
         &self.facts
     }
 
+    /// A token for each byte, and five around each turn.
+    fn prompt_tokens(&self, conversation: &Conversation) -> fastar_engine::Result<usize> {
+        Ok(conversation
+            .turns
+            .iter()
+            .map(|turn| words(turn).len() + 5)
+            .sum())
+    }
+
+    fn text_tokens(&self, text: &str) -> fastar_engine::Result<usize> {
+        Ok(text.len())
+    }
+
     fn timeline(&self) -> Box<dyn Timeline> {
         self.script.alive.fetch_add(1, Ordering::SeqCst);
         Box::new(ScriptedTimeline {
@@ -175,9 +194,9 @@ impl Timeline for ScriptedTimeline {
         0
     }
 
-    fn answer(
+    fn reply(
         &mut self,
-        messages: &[fastar_engine::Message],
+        conversation: &Conversation,
         sampling: &Sampling,
         cancel: &Cancel,
         on_event: &mut dyn FnMut(Event<'_>),
@@ -185,19 +204,18 @@ impl Timeline for ScriptedTimeline {
         self.script.asked.lock().unwrap().push(Asked {
             model: self.model.clone(),
             timeline: self.number,
-            conversation: messages
-                .iter()
-                .map(|m| format!("{:?}: {}", m.role, m.text))
-                .collect(),
+            conversation: conversation.turns.iter().map(words).collect(),
+            thinking: conversation.thinking,
             seed: sampling.seed,
             temperature: sampling.temperature,
         });
         let mut text = String::new();
         let mut tokens = 0;
-        let ended = |finish, text: String, tokens| Answer {
+        let mut reasoning_tokens = 0;
+        let ended = |finish, text: String, tokens, reasoning_tokens| Answer {
             reasoning: String::new(),
             calls: Vec::new(),
-            reasoning_tokens: 0,
+            reasoning_tokens,
             text,
             finish,
             prompt_tokens: 10,
@@ -210,7 +228,7 @@ impl Timeline for ScriptedTimeline {
         };
         loop {
             if cancel.is_cancelled() {
-                return Ok(ended(Finish::Cancelled, text, tokens));
+                return Ok(ended(Finish::Cancelled, text, tokens, reasoning_tokens));
             }
             let step = self
                 .script
@@ -225,13 +243,36 @@ impl Timeline for ScriptedTimeline {
                     text.push_str(&more);
                     on_event(Event::Text(&more));
                 }
-                Ok(Step::End) => return Ok(ended(Finish::End, text, tokens)),
+                Ok(Step::Think(more)) => {
+                    tokens += 1;
+                    reasoning_tokens += 1;
+                    on_event(Event::Reasoning(&more));
+                }
+                Ok(Step::Full) => {
+                    return Ok(ended(Finish::Length, text, tokens, reasoning_tokens));
+                }
+                Ok(Step::End) => return Ok(ended(Finish::End, text, tokens, reasoning_tokens)),
                 Ok(Step::Fail(error)) => return Err(error),
                 Ok(Step::Panic) => panic!("a bug in the engine"),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(ended(Finish::End, text, tokens)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Ok(ended(Finish::End, text, tokens, reasoning_tokens));
+                }
             }
         }
+    }
+}
+
+/// A turn in words: who, and what.
+fn words(turn: &Turn) -> String {
+    match turn {
+        Turn::System(text) => format!("System: {text}"),
+        Turn::User(text) => format!("User: {text}"),
+        Turn::Assistant(reply) => match reply.reasoning.as_deref() {
+            None | Some("") => format!("Assistant: {}", reply.content),
+            Some(reasoning) => format!("Assistant: ({reasoning}) {}", reply.content),
+        },
+        other => format!("{other:?}"),
     }
 }
 
@@ -287,7 +328,12 @@ pub fn hear(listener: &mut Listener) -> Heard {
             (GenerationEvent::Finished { answer, .. }, Some(heard)) if heard.answer.is_none() => {
                 heard.answer = Some(answer);
             }
-            (GenerationEvent::Queued { .. } | GenerationEvent::Prefill { .. }, Some(_)) => {}
+            (
+                GenerationEvent::Queued { .. }
+                | GenerationEvent::Prefill { .. }
+                | GenerationEvent::Reasoning { .. },
+                Some(_),
+            ) => {}
             (event, _) => panic!("out of order: {event:?}"),
         }
     }

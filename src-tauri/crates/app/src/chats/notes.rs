@@ -1,0 +1,180 @@
+//! What belongs to chats besides messages: instructions, presets of them, drafts, pins and folders.
+
+use fastar_api::{ChatSummary, Preset};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::rows::{find_chat, new_id};
+use super::{Chats, title};
+use crate::error::{Error, Result};
+
+/// Longest instructions, in bytes.
+pub(crate) const MAX_SYSTEM_BYTES: usize = 200_000;
+/// Longest name of a preset or folder, in characters.
+const LONGEST_NAME: usize = 80;
+/// More presets than anyone looks through.
+const MOST_PRESETS: i64 = 500;
+
+impl Chats {
+    /// Sets the instructions that stand before a conversation; they count from the next answer on.
+    pub(crate) fn set_system(&self, id: &str, text: &str) -> Result<()> {
+        check_system(text)?;
+        self.change_chat(id, "system = ?2", &text).map(|_| ())
+    }
+
+    /// Keeps a chat at the top of the list, or no longer.
+    pub(crate) fn pin(&self, id: &str, pinned: bool) -> Result<ChatSummary> {
+        self.change_chat(id, "pinned = ?2", &pinned)
+    }
+
+    /// Moves a chat into a folder, or out of all. A folder is there as long as something is in it.
+    pub(crate) fn move_to(&self, id: &str, folder: Option<&str>) -> Result<ChatSummary> {
+        let folder = folder
+            .map(|name| checked_name(name, "folder"))
+            .transpose()?;
+        self.change_chat(id, "folder = ?2", &folder)
+    }
+
+    fn change_chat(
+        &self,
+        id: &str,
+        assignment: &str,
+        value: &dyn rusqlite::ToSql,
+    ) -> Result<ChatSummary> {
+        self.write(|transaction| {
+            transaction.execute(
+                &format!("UPDATE chats SET {assignment} WHERE id = ?1 AND deleted_at IS NULL"),
+                params![id, value],
+            )?;
+            find_chat(transaction, id)
+        })?
+        .ok_or(Error::ChatNotFound)
+    }
+
+    /// Saved instructions, by name.
+    pub(crate) fn presets(&self) -> Result<Vec<Preset>> {
+        self.read(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT id, name, text FROM presets ORDER BY name COLLATE NOCASE, id",
+                )?
+                .query_map([], |row| {
+                    Ok(Preset {
+                        id: row.get(0)?,
+                        name: row.get(1)?,
+                        text: row.get(2)?,
+                    })
+                })?
+                .collect()
+        })
+    }
+
+    /// Saves instructions under a name; without an id, as a new preset.
+    pub(crate) fn save_preset(&self, id: Option<&str>, name: &str, text: &str) -> Result<Preset> {
+        check_system(text)?;
+        if text.trim().is_empty() {
+            return Err(Error::BadRequest("The instructions are empty.".into()));
+        }
+        let name = checked_name(name, "preset")?;
+        let saved = self.write(|transaction| {
+            let id = match id {
+                None => {
+                    let there: i64 =
+                        transaction.query_row("SELECT count(*) FROM presets", [], |row| row.get(0))?;
+                    if there >= MOST_PRESETS {
+                        return Ok(Err(Error::BadRequest(format!(
+                            "There are {there} presets already, and more are not kept. Delete one first."
+                        ))));
+                    }
+                    let id = new_id();
+                    transaction.execute(
+                        "INSERT INTO presets (id, name, text) VALUES (?1, ?2, ?3)",
+                        params![id, name, text],
+                    )?;
+                    id
+                }
+                Some(id) => {
+                    let changed = transaction.execute(
+                        "UPDATE presets SET name = ?2, text = ?3 WHERE id = ?1",
+                        params![id, name, text],
+                    )?;
+                    if changed == 0 {
+                        return Ok(Err(Error::PresetNotFound));
+                    }
+                    id.to_owned()
+                }
+            };
+            Ok(Ok(id))
+        })?;
+        Ok(Preset {
+            id: saved?,
+            name,
+            text: text.to_owned(),
+        })
+    }
+
+    /// Deletes a preset; chats keep the instructions they have.
+    pub(crate) fn delete_preset(&self, id: &str) -> Result<()> {
+        let gone = self
+            .write(|transaction| transaction.execute("DELETE FROM presets WHERE id = ?1", [id]))?;
+        match gone {
+            0 => Err(Error::PresetNotFound),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps what the person has begun to write, in a chat or (none) for a new one.
+    pub(crate) fn save_draft(&self, chat_id: Option<&str>, text: &str) -> Result<()> {
+        let id = chat_id.unwrap_or_default();
+        self.write(|transaction| {
+            if text.is_empty() {
+                transaction.execute("DELETE FROM drafts WHERE chat_id = ?1", [id])
+            } else {
+                transaction.execute(
+                    "INSERT INTO drafts (chat_id, text) VALUES (?1, ?2)
+                     ON CONFLICT (chat_id) DO UPDATE SET text = excluded.text",
+                    params![id, text],
+                )
+            }
+        })
+        .map(|_| ())
+    }
+
+    /// What the person has begun to write for a new chat.
+    pub(crate) fn new_draft(&self) -> Result<String> {
+        self.read(|connection| draft(connection, ""))
+    }
+}
+
+pub(super) fn draft(connection: &Connection, chat_id: &str) -> rusqlite::Result<String> {
+    let found: Option<String> = connection
+        .prepare_cached("SELECT text FROM drafts WHERE chat_id = ?1")?
+        .query_row([chat_id], |row| row.get(0))
+        .optional()?;
+    Ok(found.unwrap_or_default())
+}
+
+/// Refuses instructions that are too long.
+pub(crate) fn check_system(text: &str) -> Result<()> {
+    if text.len() > MAX_SYSTEM_BYTES {
+        return Err(Error::BadRequest(format!(
+            "The instructions have {} bytes, and {MAX_SYSTEM_BYTES} is the limit.",
+            text.len()
+        )));
+    }
+    Ok(())
+}
+
+/// A name on one line, neither empty nor endless.
+pub(super) fn checked_name(name: &str, of: &str) -> Result<String> {
+    let line = title::one_line(name);
+    let characters = line.chars().count();
+    if line.is_empty() {
+        return Err(Error::BadRequest(format!("The name of the {of} is empty.")));
+    }
+    if characters > LONGEST_NAME {
+        return Err(Error::BadRequest(format!(
+            "The name of the {of} has {characters} characters, and {LONGEST_NAME} is the limit."
+        )));
+    }
+    Ok(line)
+}

@@ -1,0 +1,148 @@
+/** Finding, searching, pins, folders and files, with the scripted back end. */
+import { accessibility, answers, expect, questions, rows, test } from '../page';
+
+const FOX = 'Tell me a story about a fox.';
+
+test('words are found in the open chat, folded thoughts included, and painted', async ({ page }) => {
+  await page.goto('/?fake=branches');
+  await rows(page).first().click();
+  await expect(answers(page).first()).toBeVisible();
+  await page.keyboard.press('Control+f');
+  await expect(page.getByTestId('find').locator('input')).toBeFocused();
+  await page.keyboard.type('fox');
+  // Once in the question, twice in the thoughts, once in the answer.
+  const count = page.getByTestId('find-count');
+  await expect(count).toHaveText('1 of 4');
+  const painted = (name: string) => page.evaluate((name) => CSS.highlights.get(name)?.size ?? 0, name);
+  await expect.poll(() => painted('found-now')).toBe(1);
+  await expect(page.getByTestId('thoughts').locator('.markdown')).toHaveCount(0);
+  await page.keyboard.press('Enter');
+  await expect(count).toHaveText('2 of 4');
+  await expect(page.getByTestId('thoughts').locator('.markdown')).toBeVisible();
+  await expect.poll(() => painted('found')).toBe(4);
+  await page.keyboard.press('Shift+Enter');
+  await page.keyboard.press('Shift+Enter');
+  await expect(count).toHaveText('4 of 4');
+  await page.getByTestId('find').locator('input').fill('zebra');
+  await expect(count).toHaveText('Nothing found');
+  await page.keyboard.press('Escape');
+  await expect(page.getByTestId('find')).toHaveCount(0);
+  await expect(page.getByTestId('composer')).toBeFocused();
+  expect(await painted('found')).toBe(0);
+});
+
+test('a match far up comes into view', async ({ page }) => {
+  await page.goto('/?fake=long');
+  await rows(page).first().click();
+  await expect(page.getByText('Answer 1000.')).toBeVisible();
+  await page.keyboard.press('Control+f');
+  await page.keyboard.type('Question 500?');
+  await expect(page.getByTestId('find-count')).toHaveText('1 of 1');
+  await expect(questions(page).filter({ hasText: 'Question 500?' })).toBeInViewport();
+});
+
+test('all chats are searched, and a result opens at its message', async ({ page }) => {
+  await page.goto('/?fake=organised');
+  await page.keyboard.press('Control+k');
+  await expect(page.getByTestId('search')).toBeFocused();
+  await page.keyboard.type('sort');
+  const results = page.getByTestId('results');
+  await expect(results.getByRole('status')).toHaveText('3 places found');
+  await expect(results.locator('mark').first()).toHaveText('Sort');
+  await expect(rows(page).first()).toBeHidden();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await expect(page.locator('header .title')).toHaveText('Sort words by length in Rust');
+  await expect(answers(page)).toContainText('Two good ways');
+  await page.getByTestId('search').fill('nothing like this');
+  await expect(results.getByRole('status')).toHaveText('Nothing found in your chats.');
+  await page.keyboard.press('Escape');
+  await expect(rows(page)).toHaveCount(9);
+  await page.getByTestId('search').fill('量子');
+  await expect(results.locator('button')).toHaveCount(1);
+});
+
+test('a result in a version out of sight shows that version', async ({ page }) => {
+  await page.goto('/?fake=branches');
+  await rows(page).first().click();
+  await page.locator('article.answer').first().getByRole('button', { name: 'Regenerate' }).click();
+  await expect(page.getByTestId('send')).toBeVisible();
+  await expect(questions(page)).toHaveText([FOX]);
+  await page.getByTestId('search').fill('could not sleep');
+  await page.getByTestId('results').locator('button').click();
+  await expect(questions(page)).toHaveText([FOX, 'And now one about a badger, please.']);
+});
+
+test('chats are pinned and put into folders', async ({ page }) => {
+  await page.goto('/?fake=organised');
+  const nav = page.getByRole('navigation');
+  await expect(nav.locator('h2')).toHaveText([
+    'Pinned',
+    'Home',
+    'Work and things to remember',
+    'Today',
+    'Yesterday',
+    'Previous 7 days',
+    'September 2026',
+  ]);
+  await nav.getByRole('button', { name: 'Home', exact: true }).click();
+  await expect(
+    page.getByRole('button', { name: 'Dinner for six, two of them vegan', exact: true }),
+  ).toBeHidden();
+  await nav.getByRole('button', { name: 'Home', exact: true }).click();
+
+  const row = page.getByRole('button', { name: 'Packing list for the Alps', exact: true });
+  await row.focus();
+  await page.keyboard.press('Shift+F10');
+  await page.getByRole('menuitem', { name: 'Move to a folder…' }).press('Enter');
+  await page.getByLabel('Name of a new folder').fill('Holidays');
+  await page.keyboard.press('Enter');
+  await expect(nav.locator('h2')).toContainText(['Pinned', 'Holidays', 'Home']);
+  await row.click({ button: 'right' });
+  await page.getByRole('menuitem', { name: 'Pin', exact: true }).click();
+  await expect(rows(page).filter({ hasText: 'Alps' })).toHaveCount(1);
+  await expect(nav.locator('h2').filter({ hasText: 'Holidays' })).toHaveCount(0);
+  await row.click({ button: 'right' });
+  await page.getByRole('menuitem', { name: 'Unpin' }).click();
+  await row.click({ button: 'right' });
+  await page.getByRole('menuitem', { name: 'Move to a folder…' }).click();
+  await page.getByTestId('move').getByRole('button', { name: 'No folder' }).click();
+  await expect(nav.locator('h2').filter({ hasText: 'Holidays' })).toHaveCount(0);
+});
+
+test('chats leave as files and come back, and a foreign file is refused with a sentence', async ({
+  page,
+}) => {
+  await page.goto('/?fake=weeks');
+  await rows(page).first().click({ button: 'right' });
+  await page.getByRole('menuitem', { name: 'Export as Markdown…' }).click();
+  await expect(
+    page.getByText('Exported to /home/you/Documents/Sort words by length in Rust.md'),
+  ).toBeVisible();
+  await page.getByRole('button', { name: 'Import chats…' }).click();
+  await expect(page.getByText('2 chats were imported.')).toBeVisible();
+  await expect(rows(page)).toHaveCount(11);
+  await page.goto('/?fake=binaryfile');
+  await page.getByRole('button', { name: 'Import chats…' }).click();
+  await expect(page.getByRole('alert')).toContainText('no file of chats that FaStar has exported');
+});
+
+for (const colorScheme of ['light', 'dark'] as const) {
+  test(`axe finds nothing serious while searching and moving, ${colorScheme}`, async ({ page }) => {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    await page.goto('/?fake=organised');
+    await rows(page).nth(4).click();
+    await page.keyboard.press('Control+f');
+    await page.keyboard.type('sort');
+    await expect(page.getByTestId('find-count')).not.toBeEmpty();
+    expect(await accessibility(page)).toEqual([]);
+    await page.getByTestId('search').fill('sort');
+    await expect(page.getByTestId('results').locator('mark').first()).toBeVisible();
+    expect(await accessibility(page)).toEqual([]);
+    await page.keyboard.press('Escape');
+    await rows(page).first().click({ button: 'right' });
+    await page.getByRole('menuitem', { name: 'Move to a folder…' }).click();
+    expect(await accessibility(page)).toEqual([]);
+  });
+}
