@@ -5,6 +5,9 @@ import sys
 path, chats, turns, words = sys.argv[1], *map(int, sys.argv[2:5])
 database = sqlite3.connect(path)
 database.execute("PRAGMA foreign_keys = ON")
+# The system's SQLite may be too old for the index of words that the app keeps; it stays without these chats.
+(trigger,) = database.execute("SELECT sql FROM sqlite_schema WHERE name = 'words_of_new'").fetchone()
+database.execute("DROP TRIGGER words_of_new")
 vocabulary = "the fox ran over a hill and saw that every stone of it had been moved by someone in the night".split()
 
 
@@ -35,5 +38,6 @@ for n in range(chats):
 if turns > 0:
     pairs = [(f"Question {n + 1}? " + text(n, 30), text(n + 7, words) + f"\n\nAnswer {n + 1}.") for n in range(turns)]
     chat("long", "The long one", 1_800_000_000_000, pairs)
+database.execute(trigger)
 database.commit()
 database.close()

@@ -18,7 +18,11 @@ function plant(folder, answer) {
   const script = `
 import sqlite3, sys
 database = sqlite3.connect(sys.argv[1])
+# The system's SQLite may be too old for the index of words that the app keeps; it is left as it is.
+(trigger,) = database.execute("SELECT sql FROM sqlite_schema WHERE name = 'words_of_changed'").fetchone()
+database.execute("DROP TRIGGER words_of_changed")
 changed = database.execute("UPDATE messages SET text = ? WHERE role = 'assistant'", (sys.stdin.read(),)).rowcount
+database.execute(trigger)
 database.commit()
 database.close()
 assert changed == 1, changed`;
