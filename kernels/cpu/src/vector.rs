@@ -73,23 +73,27 @@ wide! {
     }
 }
 
-/// Rotates the last `2 * cos.len()` channels of `x` in interleaved pairs (2i, 2i+1): `(a, b) -> (a cos - b sin, a sin + b cos)`.
-pub fn rotate(x: &mut [f32], cos: &[f32], sin: &[f32]) {
-    let from = x.len() - 2 * cos.len();
-    let (pairs, _) = x[from..].as_chunks_mut::<2>();
-    for ((pair, c), s) in pairs.iter_mut().zip(cos).zip(sin) {
-        let [a, b] = *pair;
-        *pair = [a * c - b * s, a * s + b * c];
+wide! {
+    /// Rotates the last `2 * cos.len()` channels of `x` in interleaved pairs (2i, 2i+1): `(a, b) -> (a cos - b sin, a sin + b cos)`.
+    pub fn rotate<S>(x: &mut [f32], cos: &[f32], sin: &[f32]) {
+        let from = x.len() - 2 * cos.len();
+        let (pairs, _) = x[from..].as_chunks_mut::<2>();
+        for ((pair, c), s) in pairs.iter_mut().zip(cos).zip(sin) {
+            let [a, b] = *pair;
+            *pair = [a * c - b * s, a * s + b * c];
+        }
     }
 }
 
-/// The inverse of [`rotate`].
-pub fn rotate_back(x: &mut [f32], cos: &[f32], sin: &[f32]) {
-    let from = x.len() - 2 * cos.len();
-    let (pairs, _) = x[from..].as_chunks_mut::<2>();
-    for ((pair, c), s) in pairs.iter_mut().zip(cos).zip(sin) {
-        let [a, b] = *pair;
-        *pair = [a * c + b * s, b * c - a * s];
+wide! {
+    /// The inverse of [`rotate`].
+    pub fn rotate_back<S>(x: &mut [f32], cos: &[f32], sin: &[f32]) {
+        let from = x.len() - 2 * cos.len();
+        let (pairs, _) = x[from..].as_chunks_mut::<2>();
+        for ((pair, c), s) in pairs.iter_mut().zip(cos).zip(sin) {
+            let [a, b] = *pair;
+            *pair = [a * c + b * s, b * c - a * s];
+        }
     }
 }
 
@@ -128,10 +132,91 @@ pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// `ln(1 + e^x)`, without overflow on either side.
-#[inline]
-pub fn softplus(x: f32) -> f32 {
-    x.max(0.0) + libm::log1pf(libm::expf(-x.abs()))
+/// `sqrt(ln(1 + e^x))` within a few units of the last place, without overflow on either side.
+#[inline(always)]
+fn sqrt_softplus_of(x: f32) -> f32 {
+    // ln(1 + y) = 2 artanh(y / (2 + y)), whose series converges fast: y is at most 1, the square of its argument at most 1/9.
+    let y = exp(-x.abs());
+    let s = y / (2.0 + y);
+    let z = s * s;
+    let mut p = 1.0 / 15.0;
+    for divisor in [13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
+        p = p * z + 1.0 / divisor;
+    }
+    let positive = if x > 0.0 { x } else { 0.0 };
+    let root = (positive + 2.0 * s * p).sqrt();
+    // Below, the logarithm is y itself, whose root is there where y is none any more.
+    if x < -17.0 { exp(0.5 * x) } else { root }
+}
+
+wide! {
+    /// `sqrt(ln(1 + e^x))` of each number.
+    pub fn sqrt_softplus<S>(x: &mut [f32]) {
+        for v in x {
+            *v = sqrt_softplus_of(*v);
+        }
+    }
+}
+
+/// `e^x` of a number that is not positive, within two units of the last place, as [`exp`] is computed. Zero below -708, where an `f64` is subnormal.
+#[inline(always)]
+fn exp_f64(x: f64) -> f64 {
+    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+    const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
+    const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+    let low = x < -708.0;
+    let inside = if low { -708.0 } else { x };
+    let steps = inside * std::f64::consts::LOG2_E + ROUND;
+    let n = steps - ROUND;
+    let r = inside - n * LN2_HIGH - n * LN2_LOW;
+    // Taylor's polynomial: with |r| <= ln 2 / 2 its first term left out is below 2^-57.
+    let mut p = 1.0 / 6_227_020_800.0;
+    for divisor in [
+        479_001_600.0,
+        39_916_800.0,
+        3_628_800.0,
+        362_880.0,
+        40_320.0,
+        5_040.0,
+        720.0,
+        120.0,
+        24.0,
+        6.0,
+        2.0,
+        1.0,
+        1.0,
+    ] {
+        p = p * r + 1.0 / divisor;
+    }
+    let exponent = steps.to_bits().wrapping_sub(ROUND.to_bits());
+    let power = f64::from_bits(exponent.wrapping_add(1023) << 52);
+    if low { 0.0 } else { p * power }
+}
+
+wide! {
+    /// `out = e^((x - top) / temperature)`, in `f64`; x are numbers up to `top`, or minus infinity. As many as the shorter of both.
+    pub fn boltzmann<S>(x: &[f32], top: f32, temperature: f64, out: &mut [f64]) {
+        for (o, v) in out.iter_mut().zip(x) {
+            *o = exp_f64((f64::from(*v) - f64::from(top)) / temperature);
+        }
+    }
+}
+
+wide! {
+    /// The largest of some numbers and `least`. What is not a number is passed over.
+    pub fn largest<S>(x: &[f32], least: f32) -> f32 {
+        let mut lanes = [least; LANES];
+        let (blocks, tail) = x.as_chunks::<LANES>();
+        for block in blocks {
+            for l in 0..LANES {
+                lanes[l] = if block[l] > lanes[l] { block[l] } else { lanes[l] };
+            }
+        }
+        for (lane, v) in lanes.iter_mut().zip(tail) {
+            *lane = if *v > *lane { *v } else { *lane };
+        }
+        lanes.iter().fold(least, |a, v| if *v > a { *v } else { a })
+    }
 }
 
 wide! {
@@ -224,6 +309,57 @@ pub fn all_finite(x: &[f32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_score_of_a_router_is_near_the_exact_value_on_both_sides() {
+        let x: Vec<f32> = (-16_000..=16_000)
+            .map(|i| i as f32 / 100.0 + 0.003)
+            .collect();
+        let mut score = x.clone();
+        sqrt_softplus(&mut score);
+        for (x, score) in x.iter().zip(score) {
+            let exact = libm::sqrt(libm::log1p(libm::exp(f64::from(*x))));
+            let error = (f64::from(score) - exact).abs() / exact;
+            assert!(error < 4e-7, "{x}: {score}, {exact}");
+        }
+        let mut edges = [0.0, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::NAN];
+        sqrt_softplus(&mut edges);
+        assert_eq!(edges[0], std::f32::consts::LN_2.sqrt());
+        assert_eq!(edges[1..3], [f32::INFINITY, 0.0]);
+        assert_eq!(edges[3], f32::MAX.sqrt());
+        assert!(edges[4].is_nan());
+    }
+
+    #[test]
+    fn weights_of_tokens_are_near_the_exact_value() {
+        let logits: Vec<f32> = (0..9_000).map(|i| 3.5 - i as f32 * 0.0471).collect();
+        for temperature in [1.0, 0.31, 2.5, 1e-4] {
+            let mut weights = vec![f64::NAN; logits.len()];
+            boltzmann(&logits, 3.5, temperature, &mut weights);
+            assert_eq!(weights[0], 1.0);
+            for (x, weight) in logits.iter().zip(weights) {
+                let exact = libm::exp((f64::from(*x) - 3.5) / temperature);
+                assert!((weight - exact).abs() <= 1e-15 * exact + 1e-307, "{x}");
+            }
+        }
+        let mut none = [1.0];
+        boltzmann(&[f32::NEG_INFINITY], 0.0, 1.0, &mut none);
+        assert_eq!(none, [0.0]);
+    }
+
+    #[test]
+    fn the_largest_is_found_wherever_it_is_and_what_is_not_a_number_is_not_it() {
+        for length in [1, 31, 32, 33, 100] {
+            for at in 0..length {
+                let mut x: Vec<f32> = (0..length).map(|i| -(i as f32) - 2.0).collect();
+                x[at] = -1.0;
+                x[(at + 1) % length] = if length > 1 { f32::NAN } else { -1.0 };
+                assert_eq!(largest(&x, f32::NEG_INFINITY), -1.0);
+                assert_eq!(largest(&x, -0.5), -0.5);
+            }
+        }
+        assert_eq!(largest(&[], 3.0), 3.0);
+    }
 
     #[test]
     fn exp_is_near_the_exact_value_and_keeps_its_edges() {

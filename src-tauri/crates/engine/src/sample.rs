@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use fastar_kernels::vector::{boltzmann, largest};
+
 use crate::{Error, Result};
 
 /// How tokens are chosen.
@@ -100,6 +102,8 @@ pub(crate) struct Sampler<'a> {
     /// Tokens of the prompt (0) and how often each occurs in the answer. Only kept when a penalty is on.
     seen: HashMap<u32, u32>,
     adjusted: Vec<f32>,
+    /// Of each token, relative to the likeliest, whose weight is 1.
+    weights: Vec<f64>,
     order: Vec<u32>,
 }
 
@@ -110,6 +114,7 @@ impl<'a> Sampler<'a> {
             sampling,
             seen: HashMap::new(),
             adjusted: Vec::new(),
+            weights: Vec::new(),
             order: Vec::new(),
         };
         if sampler.has_penalties() {
@@ -169,13 +174,14 @@ impl<'a> Sampler<'a> {
         if s.temperature <= GREEDY_UP_TO {
             return best;
         }
-        let top = f64::from(logits[best as usize]);
-        let temperature = f64::from(s.temperature);
-        // Relative to the likeliest, whose weight is 1.
-        let weight = |id: u32| libm::exp((f64::from(logits[id as usize]) - top) / temperature);
+        let count = logits.len();
+        self.weights.resize(count, 0.0);
+        let top = logits[best as usize];
+        boltzmann(logits, top, f64::from(s.temperature), &mut self.weights);
+        let weights = &self.weights;
+        let weight = |id: u32| weights[id as usize];
         let least = f64::from(s.min_p);
         let uniform = uniform(s.seed, position as u64);
-        let count = logits.len();
         if s.top_p >= 1.0 && (s.top_k == 0 || s.top_k >= count) {
             let kept = || {
                 (0..count as u32)
@@ -192,15 +198,20 @@ impl<'a> Sampler<'a> {
                 .then(a.cmp(b))
         };
         self.order.clear();
-        self.order.extend(0..count as u32);
         let allowed = match s.top_k {
             0 => count,
             k => k.min(count),
         };
         // What top-p is a share of: everything that top-k left.
         let total: f64 = if allowed == count {
-            (0..count as u32).map(weight).sum()
+            let total = weights.iter().sum();
+            // All tokens whose weight is below this have less than the share that top-p leaves out; half of it allows for rounding.
+            let needless = 0.5 * (1.0 - f64::from(s.top_p)) * total / count as f64;
+            let ids = (0..count as u32).filter(|id| weight(*id) >= needless);
+            self.order.extend(ids);
+            total
         } else {
+            self.order.extend(0..count as u32);
             self.order.select_nth_unstable_by(allowed, likelier);
             self.order.truncate(allowed);
             // In a fixed order, for a sum of fixed bits.
@@ -208,6 +219,7 @@ impl<'a> Sampler<'a> {
             self.order.iter().map(|id| weight(*id)).sum()
         };
         let enough = f64::from(s.top_p) * total;
+        let allowed = self.order.len();
         // A nucleus is small as a rule: sort the likeliest 64, then four times as many, until they hold enough.
         let mut sorted = 64.min(allowed);
         let (kept, sum) = loop {
@@ -242,13 +254,13 @@ impl<'a> Sampler<'a> {
 
 /// The largest logit, the lowest id on ties.
 pub(crate) fn argmax(logits: &[f32]) -> u32 {
-    let mut best = 0;
-    for (id, v) in logits.iter().enumerate() {
-        if *v > logits[best] {
-            best = id;
-        }
-    }
-    best as u32
+    const CHUNK: usize = 4096;
+    let top = largest(logits, f32::NEG_INFINITY);
+    // Without an early end the compiler looks at many numbers at once.
+    let has_top = |chunk: &[f32]| chunk.iter().fold(false, |found, v| found | (*v == top));
+    let start = logits.chunks(CHUNK).position(has_top).unwrap_or(0) * CHUNK;
+    let chunk = &logits[start.min(logits.len())..];
+    (start + chunk.iter().position(|v| *v == top).unwrap_or(0)) as u32
 }
 
 /// The token at which the running sum of weights passes `target`; the last one that has a weight if rounding keeps it from passing.
@@ -319,6 +331,49 @@ mod tests {
     /// Weights 8, 4, 2, 1, 1 at temperature 1.
     fn logits() -> [f32; 5] {
         [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln)
+    }
+
+    #[test]
+    fn the_likeliest_of_many_is_the_first_of_equal_ones() {
+        let mut logits = vec![-7.0; 10_000];
+        logits[0] = f32::NEG_INFINITY;
+        assert_eq!(argmax(&logits), 1);
+        for last in [9_999, 8_192, 8_191, 4_096, 33, 0] {
+            logits[last] = 2.0;
+            assert_eq!(argmax(&logits), last as u32);
+        }
+    }
+
+    /// A nucleus over a vocabulary most of which is too unlikely to be looked at, against one found by sorting everything.
+    #[test]
+    fn a_nucleus_holds_the_fewest_tokens_that_have_the_share() {
+        let logits: Vec<f32> = (0..5_000u32)
+            .map(|i| ((i.wrapping_mul(2_654_435_761) >> 12) % 997) as f32 * -0.03)
+            .collect();
+        let mut order: Vec<usize> = (0..logits.len()).collect();
+        order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
+        let weight = |id: &usize| libm::exp(f64::from(logits[*id] - logits[order[0]]));
+        let total: f64 = order.iter().map(weight).sum();
+        for top_p in [0.1, 0.5, 0.9, 0.99] {
+            let mut sum = 0.0;
+            let inside = order.iter().take_while(|id| {
+                let before = sum;
+                sum += weight(id);
+                before < f64::from(top_p) * total
+            });
+            let inside: Vec<usize> = inside.copied().collect();
+            let sampling = Sampling { top_p, ..warm(5) };
+            let mut seen = std::collections::HashSet::new();
+            for position in 0..2_000 {
+                let token = Sampler::new(&sampling, &[]).choose(&logits, position);
+                assert!(inside.contains(&(token as usize)), "{top_p}: {token}");
+                seen.insert(token);
+            }
+            // Each of about a hundred, which are alike, is drawn in 2,000 turns; rare ones need not be.
+            if top_p <= 0.5 {
+                assert_eq!(seen.len(), inside.len(), "{top_p}");
+            }
+        }
     }
 
     #[test]

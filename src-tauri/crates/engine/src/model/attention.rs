@@ -9,7 +9,7 @@ use fastar_kernels::attention::{ROWS, add_rows, dots};
 use fastar_kernels::product::{Product, Vectors, multiply};
 use fastar_kernels::team;
 use fastar_kernels::vector::{
-    exp, exp_sum, rms_in_place, rms_norm_in_place, rotate, rotate_back, scale_by,
+    exp, exp_sum, largest, rms_in_place, rms_norm_in_place, rotate, rotate_back, scale_by,
 };
 
 use super::compressor::{Compressor, CompressorState, Purpose, Scratch, round_kv};
@@ -362,7 +362,7 @@ fn attend(q: &[f32], rows: Rows<'_>, sinks: &[f32], out: &mut [f32]) {
         rows.for_each_few(|first, few| dots(q, hd, few, &mut scores[first..], count));
         for (scores, sink) in scores.chunks_exact_mut(count).zip(sinks) {
             scale_by(scores, scale);
-            let top = scores.iter().fold(*sink, |a, s| a.max(*s));
+            let top = largest(scores, *sink);
             let sum = exp(sink - top) + exp_sum(scores, top);
             scale_by(scores, 1.0 / sum);
         }

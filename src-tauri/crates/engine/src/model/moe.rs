@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use fastar_kernels::product::{Form, Product, Vectors, multiply};
 use fastar_kernels::team;
-use fastar_kernels::vector::{add_scaled, all_finite, softplus, swiglu};
+use fastar_kernels::vector::{add_scaled, all_finite, sqrt_softplus, swiglu};
 
 use super::config::Config;
 use super::experts::{Arrived, Experts, Order, Records, Wanted, dense_expert};
@@ -138,8 +138,9 @@ impl Moe {
         let router = self.gate.view(pass.bytes);
         score.resize(router.rows(), 0.0);
         multiply(&mut [Product::new(router, pass.arithmetic, x, score)]);
+        sqrt_softplus(score);
         for (a, bias) in score.iter_mut().zip(bias) {
-            *a = softplus(*a).sqrt() + bias;
+            *a += bias;
         }
         largest(score, pass.config.num_experts_per_tok, likely);
         likely.sort_by(|a, b| score[*b as usize].total_cmp(&score[*a as usize]));
@@ -232,9 +233,7 @@ impl Moe {
         let (experts, k) = (c.n_routed_experts, c.num_experts_per_tok);
         work.calls.clear();
         for (t, (score, token)) in work.score.chunks_exact_mut(experts).zip(tokens).enumerate() {
-            for a in score.iter_mut() {
-                *a = softplus(*a).sqrt();
-            }
+            sqrt_softplus(score);
             match &self.choice {
                 Choice::Hash(table) => {
                     let row = *token as usize * k;
