@@ -15,6 +15,9 @@ use std::process::ExitCode;
 use fastar_api::{ApiError, Face};
 use fastar_app::{App, Options};
 use tauri::{Manager, RunEvent, WindowEvent};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use closing::Closing;
 use start::{Graphics, Wish};
@@ -63,9 +66,12 @@ pub fn main() -> ExitCode {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = safe;
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+    let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        .with_filter(tracing_subscriber::EnvFilter::from_default_env());
+    tracing_subscriber::registry()
+        .with(stderr)
+        .with(fastar_app::log_layer())
         .init();
     match run(model) {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
@@ -148,6 +154,9 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             commands::system::monitor,
             commands::system::trace_start,
             commands::system::trace_stop,
+            commands::system::hardware,
+            commands::system::log_read,
+            commands::system::diagnostics,
         ])
         .setup(|tauri| {
             let handle = tauri.handle();

@@ -54,4 +54,7 @@ const COMMANDS: &[&str] = &[
     "monitor",
     "trace_start",
     "trace_stop",
+    "hardware",
+    "log_read",
+    "diagnostics",
 ];

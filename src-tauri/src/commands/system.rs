@@ -1,6 +1,6 @@
 //! Facts about the app, what it is doing, and links.
 
-use fastar_api::{ApiError, AppInfo, Monitor, TraceFile};
+use fastar_api::{ApiError, AppInfo, Hardware, LogPage, Monitor, TraceFile};
 use fastar_app::{App, guard};
 use tauri::State;
 
@@ -26,6 +26,21 @@ pub(crate) fn trace_start(app: State<'_, App>) -> Result<TraceFile> {
 #[tauri::command(rename_all = "snake_case", async)]
 pub(crate) fn trace_stop(app: State<'_, App>) -> Result<Option<TraceFile>> {
     guard(|| app.trace_stop())
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn hardware(app: State<'_, App>) -> Result<Hardware> {
+    guard(|| Ok(app.hardware()))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn log_read(app: State<'_, App>, after: u64) -> Result<LogPage> {
+    guard(|| Ok(app.log_read(after)))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn diagnostics(app: State<'_, App>) -> Result<String> {
+    guard(|| Ok(app.diagnostics()))
 }
 
 #[tauri::command(rename_all = "snake_case", async)]

@@ -104,3 +104,26 @@ test('the monitor shows the real numbers of the model, and a recording can be si
   const simulated = execFileSync(program, ['simulate', path], { encoding: 'utf8' });
   expect(simulated).toContain('tokens through 6 layers of 16 experts');
 });
+
+test('what happens is in the log as it happens, at the chosen level, and in the report', async ({
+  page,
+  server,
+}) => {
+  await page.goto(server.address);
+  await page.getByTestId('app-menu').click();
+  await page.getByRole('menuitem', { name: 'Help and shortcuts' }).click();
+  const panel = page.getByTestId('help-panel');
+  await panel.getByRole('tab', { name: 'Log' }).click();
+  const lines = panel.getByTestId('log-lines');
+  await expect(lines).toContainText('FaStar begins');
+  await expect(lines).toContainText('the model is ready');
+  await panel.getByRole('radio', { name: 'Details' }).check();
+  await expect(lines).toContainText('a setting was changed setting="log_level"');
+  const text = readFileSync(join(server.folder, 'logs/fastar.log'), 'utf8');
+  expect(text).toContain('INFO fastar_app: FaStar begins');
+  await panel.getByRole('tab', { name: 'Report' }).click();
+  await expect(panel.getByTestId('report')).toContainText('log_level = "debug"');
+  await expect(panel.getByTestId('report')).toContainText('FaStar begins');
+  await panel.getByRole('tab', { name: 'This computer' }).click();
+  await expect(panel.getByTestId('computer')).toContainText(/Computes with AVX|has no AVX2/);
+});

@@ -6,7 +6,7 @@ import { shoot, type Shot } from './shoot';
 const open = (section: string, act?: (page: Page) => Promise<void>) => async (page: Page) => {
   await page.keyboard.press('Escape');
   await page.keyboard.press('Control+,');
-  await page.getByTestId('settings-rows').waitFor();
+  await page.getByTestId('settings-panel-section').waitFor();
   await page.getByRole('tab', { name: section }).click();
   await page.mouse.move(2, 2);
   await act?.(page);

@@ -13,7 +13,7 @@ async function open(page: Page, scenario: string, section?: string): Promise<voi
   await page.goto(`/?fake=${scenario}`);
   await page.getByTestId('app-menu').click();
   await page.getByRole('menuitem', { name: 'Settings' }).click();
-  await expect(panel(page).getByTestId('settings-rows')).toBeVisible();
+  await expect(panel(page).getByTestId('settings-panel-section')).toBeVisible();
   if (section) await tab(page, section).click();
 }
 

@@ -1,5 +1,5 @@
 /** Every word a person reads, in one place. Plain words; never blame the person. */
-import type { Job, JobPhase, JobState, ModelFile, Setting, Thinking } from './api/types';
+import type { Hardware, Job, JobPhase, JobState, LogLine, ModelFile, Setting, Thinking } from './api/types';
 import { bytes, count, duration, remaining } from './format';
 
 export const strings = {
@@ -442,6 +442,7 @@ export const strings = {
       download_proxy: 'Proxy',
       download_token: 'Access token',
       download_resume_at_start: 'Resume at start',
+      log_level: 'What is written down',
     } as Record<string, string>,
     units: {
       text_size: { name: '%', factor: 1 },
@@ -452,6 +453,7 @@ export const strings = {
     } as Record<string, { name: string; factor: number }>,
     options: {
       theme: { system: 'As the system', light: 'Light', dark: 'Dark' },
+      log_level: { error: 'Errors', warn: 'Warnings', info: 'Events', debug: 'Details' },
     } as Record<string, Record<string, string>>,
     automatic: 'Automatic',
     none: {
@@ -565,6 +567,103 @@ export const strings = {
     recorded: (size: string) => `Recorded, ${size}`,
     traceCut: 'The disk refused the rest.',
     copyCommand: 'Copy the command that reads it',
+  },
+  help: {
+    title: 'Help',
+    button: 'Help and shortcuts',
+    keys: '?',
+    close: 'Close',
+    sections: 'Sections',
+    section: { shortcuts: 'Shortcuts', computer: 'This computer', log: 'Log', report: 'Report' },
+    shortcuts: [
+      {
+        name: 'Chats',
+        keys: [
+          ['Ctrl N', 'New chat'],
+          ['F2', 'Rename the open chat'],
+          ['Del', 'Delete the selected chat'],
+          ['Ctrl Z', 'Bring back the chat that was just deleted'],
+          ['↑ ↓', 'Walk through the list'],
+          ['Ctrl K', 'Search in all chats'],
+          ['Ctrl F', 'Find in the open chat'],
+        ],
+      },
+      {
+        name: 'Messages',
+        keys: [
+          ['Enter', 'Send'],
+          ['Shift Enter', 'New line'],
+          ['Esc', 'Stop the answer'],
+        ],
+      },
+      {
+        name: 'Windows',
+        keys: [
+          ['Ctrl ,', 'Settings'],
+          ['Ctrl Shift M', 'Monitor'],
+          ['?', 'This help, while nothing is being written'],
+          ['Esc', 'Close'],
+        ],
+      },
+    ] as { name: string; keys: [keys: string, what: string][] }[],
+    computer: {
+      looking: 'Looking at the computer…',
+      unknown: 'an unknown amount',
+      system: 'System',
+      processor: 'Processor',
+      instructions: {
+        baseline: 'It has no AVX2, so computing is slow.',
+        avx2: 'Computes with AVX2.',
+        avx512: 'Computes with AVX-512.',
+      } satisfies Record<Hardware['instructions'], string>,
+      threads: 'Threads',
+      threadsOf: (threads: number, cores: number, processors: number) =>
+        `${count(threads)} used, of ${count(processors)} processors on ${cores === 1 ? '1 core' : `${count(cores)} cores`}`,
+      threadsWhy: (h: Hardware): string =>
+        h.quota !== null && h.threads < h.cores
+          ? `This program is granted the time of ${h.quota} processors; more threads would wait for each other.`
+          : 'One for each core is fastest: two processors of one core share what computes.',
+      memory: 'Memory',
+      memoryOf: (available: string, all: string) => `${available} may be used now, of ${all}`,
+      memoryWhy: 'What other programs hold, and limits set for this one, are counted.',
+      models: 'Disk for models',
+      data: 'Disk for chats',
+      free: (size: string) => `${size} free`,
+      diskSpeed: 'Speed of the disk',
+      diskSpeedUnknown: 'Not measured',
+      diskSpeedWhy: 'The monitor shows what is read while a model writes; “fastar bench” measures it.',
+      npu: 'Neural processor',
+      npuFound: 'Found',
+      npuNone: 'Not found',
+      npuWhy: 'FaStar does not use one yet.',
+      app: 'Version',
+      doctor: '“fastar doctor” prints the same in a terminal.',
+    },
+    log: {
+      label: 'Lines of the log',
+      show: 'Show',
+      upTo: {
+        error: 'errors',
+        warn: 'warnings too',
+        info: 'events too',
+        debug: 'everything',
+      } satisfies Record<LogLine['level'], string>,
+      level: { error: 'Error', warn: 'Warning', info: 'Event', debug: 'Detail' } satisfies Record<
+        LogLine['level'],
+        string
+      >,
+      reading: 'Reading the log…',
+      nothing: 'Nothing of that kind was written down.',
+      notWritten: 'The file for the log cannot be written; these lines are in memory only.',
+      copyPath: 'Copy the path of the file',
+    },
+    report: {
+      about:
+        'This text helps to find out what is wrong. It holds no message, no answer and no secret. Nothing is sent anywhere; look at it, copy it, and put it where you like.',
+      making: 'Putting it together…',
+      copy: 'Copy the report',
+      label: 'The report',
+    },
   },
   more: {
     button: 'Settings, help and more',

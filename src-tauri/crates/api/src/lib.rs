@@ -5,6 +5,7 @@
 
 mod chat;
 mod error;
+mod help;
 mod job;
 mod library;
 mod model;
@@ -17,6 +18,7 @@ pub use chat::{
     GenerationEvent, Message, MessageStatus, NewMessage, Preset, Role, Thinking, TokenCount,
 };
 pub use error::{ApiError, ErrorCode};
+pub use help::{Disk, Hardware, Instructions, LogLevel, LogLine, LogPage};
 pub use job::{Job, JobKind, JobPhase, JobState};
 pub use library::{CatalogueEntry, Condition, DownloadRequest, Library, ModelFile};
 pub use model::{

@@ -4,11 +4,11 @@ use ts_rs::{Config, TS};
 
 use crate::{
     Activity, AnswerStats, ApiError, AppInfo, Attachment, CachePlan, CatalogueEntry, Chat,
-    ChatSummary, Condition, DownloadRequest, ErrorCode, ExportFormat, Exported, Face, Finish,
-    Found, GenerationEvent, Job, JobKind, JobPhase, JobState, Library, Message, MessageStatus,
-    ModelFile, ModelInfo, ModelMemory, ModelState, Monitor, NewMessage, Paging, PagingLayer,
-    PagingStep, Preset, Process, Role, Setting, SettingKind, SettingScope, SettingSection,
-    Thinking, TokenCount, TraceFile,
+    ChatSummary, Condition, Disk, DownloadRequest, ErrorCode, ExportFormat, Exported, Face, Finish,
+    Found, GenerationEvent, Hardware, Instructions, Job, JobKind, JobPhase, JobState, Library,
+    LogLevel, LogLine, LogPage, Message, MessageStatus, ModelFile, ModelInfo, ModelMemory,
+    ModelState, Monitor, NewMessage, Paging, PagingLayer, PagingStep, Preset, Process, Role,
+    Setting, SettingKind, SettingScope, SettingSection, Thinking, TokenCount, TraceFile,
 };
 
 /// The whole text of `ui/src/lib/api/types.ts`.
@@ -69,6 +69,12 @@ pub fn typescript() -> String {
         Process,
         TraceFile,
         Monitor,
+        Instructions,
+        Disk,
+        Hardware,
+        LogLevel,
+        LogLine,
+        LogPage,
     );
     out
 }

@@ -8,14 +8,17 @@ mod chats;
 mod clock;
 mod data;
 pub mod demo;
+mod diagnostics;
 mod downloads;
 mod error;
 mod generation;
+mod hardware;
 pub mod inference;
 pub mod install;
 pub mod jobs;
 mod library;
 mod links;
+mod logs;
 mod models;
 mod monitor;
 mod preferences;
@@ -39,8 +42,10 @@ use fastar_api::{
 pub use chats::exchange::MAX_IMPORT_BYTES;
 pub use error::guard;
 pub use generation::Listener;
+pub use hardware::hardware;
 pub use library::catalogue::file_of;
 pub use links::MAX_LINK_BYTES;
+pub use logs::layer as log_layer;
 pub use preferences::Preferences;
 
 use chats::Chats;
@@ -163,6 +168,8 @@ impl App {
             DataFolder::take_or_do_without(&data::default_folder(options.data_folder)?)?;
         let now = clock::now();
         let (settings, settings_notice) = Settings::open(data.path(), &clock::file_date(now))?;
+        logs::begin(data.path(), settings.log_level());
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), face = ?options.face, "FaStar begins");
         let (chats, chats_notice) = Chats::open(data.path(), now)?;
         let absolute = |path: Option<PathBuf>| {
             path.map(|path| std::path::absolute(&path).map_err(Error::file(&path)))

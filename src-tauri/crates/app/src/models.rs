@@ -311,6 +311,9 @@ impl Models {
 
     /// What came of a load, unless something else is wished for meanwhile.
     fn settle(&self, source: &Source, wish: u64, loaded: Option<Loaded>, error: Option<ApiError>) {
+        if let Some(error) = &error {
+            tracing::warn!(model = %name(source), code = ?error.code, "a model could not be loaded");
+        }
         let mut state = lock(&self.state);
         if state.wish != wish {
             return;
@@ -379,6 +382,7 @@ impl Models {
             tracing::warn!("{note}");
         }
         let info = info(source, model.facts());
+        tracing::info!(model = %info.name, threads = info.threads, "the model is ready");
         Ok(Loaded {
             number,
             info,

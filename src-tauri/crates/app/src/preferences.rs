@@ -10,6 +10,8 @@ use crate::settings::registry::MODELS_FOLDER;
 
 /// Where models go and how they are fetched. Read only: the app may be running.
 pub struct Preferences {
+    /// The folder with chats and settings.
+    pub data_folder: PathBuf,
     /// The folder with the models.
     pub models_folder: PathBuf,
     /// How the hub is reached.
@@ -38,6 +40,7 @@ impl Preferences {
     ) -> Result<Self> {
         let settings = Settings::peek(folder);
         Ok(Self {
+            data_folder: folder.to_owned(),
             models_folder: models_folder(&settings, given.as_deref(), folder),
             hub: downloads::reach(&settings, folder, environment),
             bytes_per_second: downloads::limit(&settings),

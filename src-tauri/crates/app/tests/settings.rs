@@ -336,3 +336,34 @@ fn another_model_is_read_when_the_memory_of_the_one_before_is_free() {
     assert_eq!(model.path, Some(path("other.fst")));
     hear(&mut app.message_send(None, "Hello!").unwrap());
 }
+
+#[test]
+fn a_report_holds_what_helps_and_neither_messages_nor_secrets() {
+    let (folder, script) = (tempfile::tempdir().unwrap(), Script::new());
+    let app = script.app(folder.path());
+    app.setting_set("download_token", &json!("hf_secretsecret"))
+        .unwrap();
+    let proxy = json!("http://me:hidden@proxy.example:3128");
+    app.setting_set("download_proxy", &proxy).unwrap();
+    app.setting_set("threads", &json!(3)).unwrap();
+    let mut listener = app.message_send(None, "a question of mine").unwrap();
+    script.say("an answer of its own");
+    script.step(Step::End);
+    hear(&mut listener);
+    let report = app.diagnostics();
+    assert!(
+        report.starts_with("FaStar 0.1.0, web\nSystem: "),
+        "{report}"
+    );
+    for line in [
+        "\nMemory: ",
+        "\nModel: Demo model, ",
+        "\n  threads = 3\n",
+        "\nLog (",
+    ] {
+        assert!(report.contains(line), "{line}: {report}");
+    }
+    for hidden in ["secretsecret", "hidden", "a question", "an answer"] {
+        assert!(!report.contains(hidden), "{hidden}: {report}");
+    }
+}

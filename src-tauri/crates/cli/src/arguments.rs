@@ -38,6 +38,8 @@ pub enum Command {
     Download(DownloadOptions),
     /// List the models on this computer and those that can be fetched
     Models(ModelsOptions),
+    /// Say what this computer has and what of it FaStar uses
+    Doctor,
     /// Make a .fst model file from a Hugging Face checkpoint folder
     Convert(ConvertOptions),
     /// Make version 3 with its experts in packets of an older model file, in place when --out is not given

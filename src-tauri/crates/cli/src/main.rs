@@ -7,6 +7,7 @@
 mod arguments;
 mod bench;
 mod chat;
+mod doctor;
 mod download;
 mod failure;
 mod interrupt;
@@ -26,6 +27,9 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use arguments::{Arguments, Command};
 use failure::Failure;
@@ -60,6 +64,7 @@ fn perform(command: Command) -> Result<(), Failure> {
         Command::Serve(options) => serve::serve(&options),
         Command::Download(options) => download::download(&options),
         Command::Models(options) => models::models(&options),
+        Command::Doctor => doctor::doctor(),
         Command::Convert(options) => tools::convert(&options),
         Command::Upgrade(options) => tools::upgrade(&options),
         Command::Inspect(options) => tools::inspect(&options),
@@ -71,13 +76,16 @@ fn perform(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Logs go to stderr, and only when asked for with FASTAR_LOG or RUST_LOG (for example `debug`).
+/// Logs go to stderr, and only when asked for with FASTAR_LOG or RUST_LOG (for example `debug`). The app keeps its own once it is open.
 fn start_log() -> Result<(), Failure> {
     let Some((name, filter)) = ["FASTAR_LOG", "RUST_LOG"]
         .into_iter()
         .find_map(|name| Some((name, std::env::var(name).ok()?)))
         .filter(|(_, filter)| !filter.is_empty())
     else {
+        tracing_subscriber::registry()
+            .with(fastar_app::log_layer())
+            .init();
         return Ok(());
     };
     let filter = tracing_subscriber::EnvFilter::try_new(&filter).map_err(|e| {
@@ -85,10 +93,13 @@ fn start_log() -> Result<(), Failure> {
             "{name} is {filter:?}, which is not a log filter ({e})."
         ))
     })?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        .with_filter(filter);
+    tracing_subscriber::registry()
+        .with(stderr)
+        .with(fastar_app::log_layer())
         .init();
     Ok(())
 }

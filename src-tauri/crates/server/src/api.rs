@@ -82,6 +82,9 @@ pub const COMMANDS: &[&str] = &[
     "monitor",
     "trace_start",
     "trace_stop",
+    "hardware",
+    "log_read",
+    "diagnostics",
 ];
 
 enum Reply {
@@ -187,6 +190,10 @@ struct Change {
 #[derive(Deserialize)]
 struct CacheSize {
     cache_bytes: Option<u64>,
+}
+#[derive(Deserialize)]
+struct After {
+    after: u64,
 }
 #[derive(Deserialize)]
 struct Reload {
@@ -370,6 +377,9 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
         "monitor" => no_arguments(body).and_then(|()| value(app.monitor())),
         "trace_start" => no_arguments(body).and_then(|()| value(app.trace_start()?)),
         "trace_stop" => no_arguments(body).and_then(|()| value(app.trace_stop()?)),
+        "hardware" => no_arguments(body).and_then(|()| value(app.hardware())),
+        "log_read" => arguments(body).and_then(|After { after }| value(app.log_read(after))),
+        "diagnostics" => no_arguments(body).and_then(|()| value(app.diagnostics())),
         _ => Err(no_such_command()),
     }
 }

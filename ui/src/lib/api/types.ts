@@ -936,3 +936,107 @@ process: Process,
  * The recording under way, if there is one.
  */
 recording: TraceFile | null, };
+
+export type Instructions = "baseline" | "avx2" | "avx512";
+
+export type Disk = { 
+/**
+ * The folder.
+ */
+folder: string, 
+/**
+ * Space left there.
+ */
+free_bytes: number | null, };
+
+export type Hardware = { 
+/**
+ * Operating system, its version, and the processor's kind.
+ */
+system: string, 
+/**
+ * Name of the processor.
+ */
+processor: string, 
+/**
+ * The instructions that are computed with.
+ */
+instructions: Instructions, 
+/**
+ * Processors this process may run on.
+ */
+processors: number, 
+/**
+ * Cores among them; two processors of one core share its arithmetic.
+ */
+cores: number, 
+/**
+ * How many processors' time this process is granted, where that is limited.
+ */
+quota: number | null, 
+/**
+ * Threads that are used when nothing else is chosen.
+ */
+threads: number, 
+/**
+ * Memory of the computer.
+ */
+memory_bytes: number | null, 
+/**
+ * Memory that this process may still take.
+ */
+available_bytes: number | null, 
+/**
+ * Where chats and settings are.
+ */
+data: Disk, 
+/**
+ * Where models are.
+ */
+models: Disk, 
+/**
+ * A neural processor was found. It is not used yet.
+ */
+npu: boolean, };
+
+export type LogLevel = "error" | "warn" | "info" | "debug";
+
+export type LogLine = { 
+/**
+ * Grows by one with every line.
+ */
+number: number, 
+/**
+ * When.
+ */
+at: number, 
+/**
+ * How grave.
+ */
+level: LogLevel, 
+/**
+ * Which part of the app.
+ */
+target: string, 
+/**
+ * What.
+ */
+text: string, };
+
+export type LogPage = { 
+/**
+ * The oldest first.
+ */
+lines: Array<LogLine>, 
+/**
+ * The number of the newest line; what comes after it is asked for with it.
+ */
+next: number, 
+/**
+ * The file that holds them all.
+ */
+file: string, 
+/**
+ * False when that file cannot be written.
+ */
+written: boolean, };

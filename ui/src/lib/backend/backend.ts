@@ -13,8 +13,10 @@ import type {
   ExportFormat,
   Found,
   GenerationEvent,
+  Hardware,
   Job,
   Library,
+  LogPage,
   ModelMemory,
   ModelState,
   Monitor,
@@ -109,6 +111,12 @@ export interface Backend {
   traceStart(): Promise<TraceFile>;
   /** Ends the recording; null when there was none. */
   traceStop(): Promise<TraceFile | null>;
+  /** The computer, as far as the app may use it. */
+  hardware(): Promise<Hardware>;
+  /** Lines of the log after this number. */
+  logRead(after: number): Promise<LogPage>;
+  /** A text for a report about a problem. */
+  diagnostics(): Promise<string>;
   /** Opens an address outside the app, after the person has agreed to it. */
   linkOpen(url: string): Promise<void>;
   /** Calls back when the app stops answering and when it answers again. A desktop window never hears it. */

@@ -173,6 +173,14 @@ const rows: Row[] = [
     false,
     'Unfinished downloads go on by themselves when FaStar starts.',
   ],
+  [
+    'log_level',
+    'logs',
+    { kind: 'choice', options: ['error', 'warn', 'info', 'debug'] },
+    'live',
+    'info',
+    'What is written down: errors alone, warnings too, what happens as well, or every detail. Never a message or an answer.',
+  ],
 ];
 
 const MODEL: Record<string, Setting['value']> = { threads: 16, context_tokens: 1_048_576 };

@@ -16,6 +16,7 @@ import { type Backend, BackendError, type OnEvent, Unreachable } from './backend
 import { FakeChats, report } from './fake-chats';
 import { fakeLibrary, libraries } from './fake-library';
 import { fakeSettings, settingsScenarios } from './fake-settings';
+import { fakeHelp } from './fake-help';
 import { fakeMonitor, monitorScenarios } from './fake-monitor';
 import { answers, demo, flash, hostile, maths, scenarios, type Scenario, thoughts } from './fake-scenarios';
 
@@ -181,6 +182,7 @@ export function fake(name: string, holds: number[] = []): Backend {
       fakeSettings(settingsScenarios[name] ?? {}, { get: () => model, set: (state) => (model = state) }),
       online,
     ),
+    ...noted(fakeHelp(name), online),
     ...noted(fakeMonitor(monitorScenarios[name] ?? {}, inUse), online),
     async appInfo() {
       online();

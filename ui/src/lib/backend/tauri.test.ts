@@ -64,6 +64,9 @@ describe('the desktop shell', () => {
     await tauri.monitor();
     await tauri.traceStart();
     await tauri.traceStop();
+    await tauri.hardware();
+    await tauri.logRead(7);
+    await tauri.diagnostics();
     expect(calls).toEqual([
       ['app_info', {}],
       ['model_state', {}],
@@ -113,6 +116,9 @@ describe('the desktop shell', () => {
       ['monitor', {}],
       ['trace_start', {}],
       ['trace_stop', {}],
+      ['hardware', {}],
+      ['log_read', { after: 7 }],
+      ['diagnostics', {}],
     ]);
   });
 

@@ -24,6 +24,7 @@ import { strings } from '../strings';
 import { spoken } from '../markdown/spoken';
 import { apply, type Conversation, isProvisional, provisional, writing } from './answer';
 import { failure } from './failure';
+import { Help } from './help.svelte';
 import { Models } from './models.svelte';
 import { Monitor } from './monitor.svelte';
 import { Settings } from './settings.svelte';
@@ -123,6 +124,7 @@ export class App {
   readonly models: Models;
   readonly settings: Settings;
   readonly monitor: Monitor;
+  readonly help: Help;
 
   constructor(readonly backend: Backend) {
     this.models = new Models(backend, async () => {
@@ -130,6 +132,7 @@ export class App {
       await this.readModel();
     });
     this.monitor = new Monitor(backend);
+    this.help = new Help(backend);
     this.settings = new Settings(backend, async () => {
       this.failureSeen = false;
       await this.readModel();

@@ -6,11 +6,11 @@ use serde_json::Value;
 use super::Settings;
 use super::registry::{
     ALL, CONTEXT, DOWNLOAD_ENDPOINT, DOWNLOAD_LIMIT, DOWNLOAD_PROXY, EXACT, EXPERT_CACHE, Kind,
-    MODEL, MODELS_FOLDER, READ_AHEAD, Setting, TEMPERATURE, THREADS, find,
+    LOG_LEVEL, MODEL, MODELS_FOLDER, READ_AHEAD, Setting, TEMPERATURE, THREADS, find,
 };
 use crate::error::{Error, Result, lock};
 use crate::models::Wish;
-use crate::{App, downloads};
+use crate::{App, downloads, logs};
 
 impl App {
     /// Every setting as it is now, in the order of the screen.
@@ -170,8 +170,10 @@ impl App {
             key if key == DOWNLOAD_ENDPOINT.key => {
                 downloads::moved(&settings, self.0.data.path())?;
             }
+            key if key == LOG_LEVEL.key => logs::set_level(settings.log_level()),
             _ => {}
         }
+        tracing::info!(setting = setting.key, "a setting was changed");
         Ok(())
     }
 }

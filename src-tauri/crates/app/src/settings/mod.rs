@@ -158,6 +158,17 @@ impl Settings {
             .unwrap_or(matches!(setting.default, Default::Switch(true)))
     }
 
+    /// How much is written into the log.
+    pub(crate) fn log_level(&self) -> fastar_api::LogLevel {
+        use fastar_api::LogLevel;
+        match self.text(&registry::LOG_LEVEL).as_str() {
+            "error" => LogLevel::Error,
+            "warn" => LogLevel::Warn,
+            "debug" => LogLevel::Debug,
+            _ => LogLevel::Info,
+        }
+    }
+
     /// Sets values, all or none; none for a default, which is not written.
     pub(crate) fn set(&mut self, changes: &[(&Setting, Option<Value>)]) -> Result<()> {
         let mut values = self.values.clone();

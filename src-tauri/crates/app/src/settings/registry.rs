@@ -251,8 +251,17 @@ pub(crate) static TEXT_SIZE: Setting = Setting {
     help: "Size of everything in the window, in percent.",
 };
 
+pub(crate) static LOG_LEVEL: Setting = Setting {
+    key: "log_level",
+    section: Section::Logs,
+    kind: Kind::Choice(&["error", "warn", "info", "debug"]),
+    default: Default::Word("info"),
+    scope: Scope::Live,
+    help: "What is written down: errors alone, warnings too, what happens as well, or every detail. Never a message or an answer.",
+};
+
 /// All of them, in the order of the screen.
-pub(crate) static ALL: [&Setting; 23] = [
+pub(crate) static ALL: [&Setting; 24] = [
     &THEME,
     &TEXT_SIZE,
     &TEMPERATURE,
@@ -276,6 +285,7 @@ pub(crate) static ALL: [&Setting; 23] = [
     &DOWNLOAD_PROXY,
     &DOWNLOAD_TOKEN,
     &DOWNLOAD_RESUME,
+    &LOG_LEVEL,
 ];
 
 /// The setting with this key.

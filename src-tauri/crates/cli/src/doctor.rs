@@ -1,0 +1,94 @@
+//! `fastar doctor`: the computer as FaStar sees it, in words.
+
+use std::fmt::Write as _;
+
+use fastar_api::{Hardware, Instructions};
+use fastar_app::Preferences;
+
+use crate::failure::Failure;
+use crate::terminal::Answers;
+
+/// Looks at the computer and says what of it is used, and why.
+pub fn doctor() -> Result<(), Failure> {
+    let preferences = Preferences::read()?;
+    let seen = fastar_app::hardware(&preferences.data_folder, &preferences.models_folder);
+    Answers::new().write(&described(&seen))
+}
+
+fn described(seen: &Hardware) -> String {
+    let size = |bytes: Option<u64>| bytes.map_or("an unknown amount".to_owned(), fastar_fst::size);
+    let instructions = match seen.instructions {
+        Instructions::Baseline => "has no AVX2, so computing is slow",
+        Instructions::Avx2 => "computes with AVX2",
+        Instructions::Avx512 => "computes with AVX-512",
+    };
+    let threads = match seen.quota {
+        Some(quota) => format!("this program is granted the time of {quota} processors"),
+        None => "one for each core is fastest".to_owned(),
+    };
+    let mut text = format!(
+        "System     {}\nProcessor  {}; it {instructions}\nThreads    {} of {} processors on {} cores: {threads}\nMemory     {} may be used now, of {}\n",
+        seen.system,
+        seen.processor,
+        seen.threads,
+        seen.processors,
+        seen.cores,
+        size(seen.available_bytes),
+        size(seen.memory_bytes),
+    );
+    for (name, disk) in [("Models", &seen.models), ("Data", &seen.data)] {
+        // Writing to a text cannot fail.
+        let _ = writeln!(
+            text,
+            "{name:<10} {} free in {}",
+            size(disk.free_bytes),
+            disk.folder
+        );
+    }
+    text.push_str(if seen.npu {
+        "NPU        found, but FaStar does not use it yet\n"
+    } else {
+        "NPU        none found; FaStar does not use one yet\n"
+    });
+    text.push_str("Speed      not measured here; `fastar bench` measures it\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastar_api::Disk;
+
+    #[test]
+    fn what_is_known_is_said_and_what_is_not_known_too() {
+        let disk = |folder: &str, free_bytes| Disk {
+            folder: folder.into(),
+            free_bytes,
+        };
+        let seen = Hardware {
+            system: "linux 6.1".into(),
+            processor: "A processor".into(),
+            instructions: Instructions::Avx2,
+            processors: 16,
+            cores: 8,
+            quota: None,
+            threads: 8,
+            memory_bytes: Some(64_000_000_000),
+            available_bytes: None,
+            data: disk("/d", Some(1_000_000_000)),
+            models: disk("/m", None),
+            npu: false,
+        };
+        let text = described(&seen);
+        for line in [
+            "Processor  A processor; it computes with AVX2\n",
+            "Threads    8 of 16 processors on 8 cores: one for each core is fastest\n",
+            "Memory     an unknown amount may be used now, of 64.0 GB\n",
+            "Models     an unknown amount free in /m\n",
+            "Data       1.0 GB free in /d\n",
+            "NPU        none found",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+}
