@@ -83,9 +83,11 @@ impl Processors {
         }
     }
 
-    /// The processor on which the thread of this number stays, when there are as many as cores or fewer: else the system moves them as it likes.
+    /// The processor on which the thread of this number stays: one core for each, if there are as many threads as cores. Fewer are moved by the system as it
+    /// likes, and so are those under a quota: others are at work here, and whoever else counts from the first core would share it while the rest is idle.
     pub fn place(&self, thread: usize, threads: usize) -> Option<usize> {
-        (threads <= self.cores.len()).then(|| self.cores.get(thread).copied())?
+        let all = threads == self.cores.len() && self.quota.is_none();
+        all.then(|| self.cores.get(thread).copied())?
     }
 }
 
@@ -318,6 +320,14 @@ mod tests {
             found.place(0, 3),
             None,
             "more threads than cores go where they like"
+        );
+        assert_eq!(found.place(0, 1), None, "and so do fewer");
+        let quota = Some(2.0);
+        let limited = Processors { quota, ..found };
+        assert_eq!(
+            limited.place(0, 2),
+            None,
+            "others have the rest of the time"
         );
         for p in 0..4 {
             tree.cpu(p, &format!("{}-{}\n", p / 2 * 2, p / 2 * 2 + 1));

@@ -221,7 +221,8 @@ impl<'a> Product<'a> {
     }
 
     fn tasks(&self) -> usize {
-        if self.out.is_empty() || self.matrix.columns() == 0 {
+        // The outputs themselves must not be looked at: tasks are writing them.
+        if self.x.tokens == 0 || self.matrix.columns() == 0 {
             return 0;
         }
         self.rows.len().div_ceil(ROWS_PER_TASK)

@@ -9,40 +9,44 @@ use std::process::Command;
 
 use common::{Expected, convert, fixture, open};
 use fastar_engine::{Options, diagnostic};
+use fastar_kernels::dispatch::{self, Level};
 
-/// Set in the processes that compute.
+/// Set in the processes that compute, to the number of their level.
 const COMPUTES: &str = "FASTAR_TEST_COMPUTES";
 const NAME: &str = "every_instruction_set_computes_the_same_bits";
 
 #[test]
 fn every_instruction_set_computes_the_same_bits() {
-    if std::env::var_os(COMPUTES).is_some() {
-        return compute();
+    if let Ok(number) = std::env::var(COMPUTES) {
+        return compute(Level::ALL[number.parse::<usize>().unwrap()]);
     }
-    let run = |level: &str| {
+    let run = |number: usize| {
+        let level = Level::ALL[number];
         let output = Command::new(std::env::current_exe().unwrap())
             .args([NAME, "--exact", "--nocapture"])
-            .env(COMPUTES, "1")
-            .env("FASTAR_CPU", level)
+            .env(COMPUTES, number.to_string())
             .output()
             .unwrap();
-        assert!(output.status.success(), "{level}");
+        assert!(output.status.success(), "{level:?}");
         let text = String::from_utf8(output.stdout).unwrap();
+        // A level that this processor has not got runs as the best below.
+        let ran = format!("ran {:?}", level.available());
+        assert!(text.contains(&ran), "{ran}: {text}");
         let lines: Vec<String> = text
             .lines()
             .filter_map(|l| Some(l.split_once("logits ")?.1.to_owned()))
             .collect();
-        assert_eq!(lines.len(), 4, "{level}: {text}");
+        assert_eq!(lines.len(), 4, "{level:?}: {text}");
         lines
     };
-    // A level that this processor has not got runs as the best below.
-    let baseline = run("baseline");
-    for level in ["avx2", "avx512"] {
-        assert_eq!(run(level), baseline, "{level}");
+    let baseline = run(0);
+    for number in 1..Level::ALL.len() {
+        assert_eq!(run(number), baseline, "{:?}", Level::ALL[number]);
     }
 }
 
-fn compute() {
+fn compute(level: Level) {
+    assert!(dispatch::limit(level), "a level was chosen before");
     for name in ["b_flash_ratios_bf16", "c_fp8_fp4"] {
         let model = convert(&fixture(name));
         let prompt = Expected::of(name).ids("prompt");
@@ -56,6 +60,7 @@ fn compute() {
             for v in out.prefill.iter().chain(&out.decode) {
                 v.to_bits().hash(&mut hash);
             }
+            println!("ran {:?}", dispatch::level());
             println!("logits {name} {exact} {:?} {:x}", out.greedy, hash.finish());
         }
     }
