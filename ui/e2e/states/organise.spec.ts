@@ -43,6 +43,7 @@ test('a match far up comes into view', async ({ page }) => {
 
 test('all chats are searched, and a result opens at its message', async ({ page }) => {
   await page.goto('/?fake=organised');
+  await expect(page.getByTestId('composer')).toBeFocused();
   await page.keyboard.press('Control+k');
   await expect(page.getByTestId('search')).toBeFocused();
   await page.keyboard.type('sort');

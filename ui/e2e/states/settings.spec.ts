@@ -181,6 +181,7 @@ test('what is wrong in the file, given at the start, or unreadable is said', asy
   await tab(page, 'Answers').click();
   await expect(setting(page, 'temperature')).toContainText('Given when FaStar was started');
   await page.goto('/?fake=nosettings');
+  await expect(page.getByTestId('composer')).toBeFocused();
   await page.keyboard.press('Control+,');
   await expect(panel(page)).toContainText('The settings could not be read');
   await expect(panel(page).getByRole('button', { name: 'Try again' })).toBeVisible();
