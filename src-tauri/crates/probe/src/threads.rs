@@ -7,8 +7,8 @@ use std::time::Instant;
 use fastar_kernels::processors::{Processors, stay_on};
 use fastar_kernels::team::Team;
 
-/// Threads where an engine with as many has its own: as long as there are no more of them than cores, each stays on a core of its own. What they
-/// can do at most is then a limit for the engine.
+/// Threads where an engine with as many has its own, which stay on a core each where the engine's do. What they can do at most is then a limit for the
+/// engine.
 pub struct Threads(Team);
 
 impl Threads {
@@ -69,19 +69,21 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_stays_on_the_first_core_of_the_engine_whichever_number_it_has() {
+    fn threads_stay_on_the_cores_of_the_engine_where_they_are_as_many() {
         let mut processors = Processors::find();
+        processors.quota = None;
         // Fast cores need not have the lowest numbers.
         processors.cores.reverse();
-        let first = processors.cores[0].to_string();
-        let seen = std::sync::Mutex::new(String::new());
-        let threads = Threads::on(processors.clone(), 1).unwrap();
-        threads.seconds(|| *seen.lock().unwrap() = allowed());
-        assert_eq!(*seen.lock().unwrap(), first);
-        // More than there are cores go where they like.
-        let free = allowed();
-        let threads = Threads::on(processors.clone(), processors.cores.len() + 1).unwrap();
-        threads.seconds(|| *seen.lock().unwrap() = allowed());
-        assert_eq!(*seen.lock().unwrap(), free);
+        let (first, free) = (processors.cores[0].to_string(), allowed());
+        for count in 1..=processors.cores.len() + 1 {
+            let seen = std::sync::Mutex::new(String::new());
+            let threads = Threads::on(processors.clone(), count).unwrap();
+            threads.seconds(|| *seen.lock().unwrap() = allowed());
+            let expected = match count == processors.cores.len() {
+                true => &first,
+                false => &free,
+            };
+            assert_eq!(seen.lock().unwrap().as_str(), expected, "{count}");
+        }
     }
 }
