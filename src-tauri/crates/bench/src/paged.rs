@@ -4,7 +4,7 @@
 //! at most is measured before and after, past the system's cache, in pieces of an expert.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use fastar_engine::routing::{Synthetic, compare};
@@ -18,8 +18,8 @@ use crate::report::{Bar, Line, Report, Unit};
 use crate::resident::Resident;
 use crate::{Error, Result};
 
-/// Tokens of a prompt that takes most experts of every layer and leaves the processor little to do.
-const SHORT_PROMPT: usize = 32;
+/// Tokens of a prompt that takes most experts of every layer and keeps the processor about as busy as the disk.
+pub(crate) const SHORT_PROMPT: usize = 32;
 /// Tokens that are measured once the cache is full.
 const MEASURED: usize = 48;
 /// How many sizes of the cache are tried for balance.
@@ -35,6 +35,8 @@ pub(crate) struct Paged<'a> {
     pub disk: &'a dyn Fn() -> Result<f64>,
     /// Seconds for a token when every expert is in memory.
     pub resident: f64,
+    /// Seconds for a prompt of [`SHORT_PROMPT`] tokens then.
+    pub prompt: f64,
 }
 
 impl Paged<'_> {
@@ -42,6 +44,8 @@ impl Paged<'_> {
     pub fn lines(&self, report: &mut Report, says: &mut dyn FnMut(&str)) -> Result<()> {
         says("Measuring the first token from a cold start");
         report.lines.push(self.cold()?);
+        says("Measuring how fast experts come from the disk");
+        self.misses(&mut report.lines)?;
         says("Measuring a prompt that comes from the disk");
         self.streaming(&mut report.lines)?;
         says("Measuring answers with disk and processor equally busy");
@@ -57,7 +61,8 @@ impl Paged<'_> {
         }
     }
 
-    /// From the opening of a file of which nothing is in memory to the first token, against reading what every token reads.
+    /// From the opening of a file of which nothing is in memory to the first token, against reading the weights that every token reads and
+    /// the experts that this one takes.
     fn cold(&self) -> Result<Line> {
         let disk = (self.disk)()?;
         direct::forget(self.path).map_err(|source| Error::Read {
@@ -69,7 +74,9 @@ impl Paged<'_> {
         engine.session().decode(0)?;
         let seconds = start.elapsed().as_secs_f64();
         let disk = (disk + (self.disk)()?) / 2.0;
-        let least = engine.facts().memory.dense_bytes as f64 / 1e9 / disk;
+        let experts = engine.statistics().ok_or(Error::NotPaged)?;
+        let bytes = engine.facts().memory.dense_bytes + experts.demand_bytes + experts.ahead_bytes;
+        let least = bytes as f64 / 1e9 / disk;
         let line = Line::plain(
             "cold",
             "First token from a cold start",
@@ -82,43 +89,71 @@ impl Paged<'_> {
             .bar(Bar::most(1.3, Some(1.15))))
     }
 
-    /// A prompt with the smallest cache there is.
-    fn streaming(&self, lines: &mut Vec<Line>) -> Result<()> {
-        let mut paged = Resident::cold(self.path, &self.options(0, true))?;
+    /// Every expert once through the smallest cache there is, with nothing to compute.
+    fn misses(&self, lines: &mut Vec<Line>) -> Result<()> {
+        let paged = Resident::cold(self.path, &self.options(0, true))?;
         let mut rounds = Vec::new();
         for _ in 0..self.rounds.min(3) {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Stopped);
+            }
             let disk = (self.disk)()?;
             let (before, busy) = (counted(&paged)?, machine::thread_seconds("pager-"));
-            let seconds = paged.seconds(Test::Prompt(SHORT_PROMPT), self.stop)?;
+            let seconds = paged.page_through()?;
             let busy = machine::thread_seconds("pager-") - busy;
-            let between = Between::new(&before, &counted(&paged)?);
+            let read = Between::new(&before, &counted(&paged)?).read();
             let disk = (disk + (self.disk)()?) / 2.0;
-            rounds.push((
-                between.read() / seconds,
-                disk,
-                busy / between.read(),
-                between.read_of_needed(),
-            ));
+            rounds.push([read / seconds, disk, busy / read]);
         }
-        let middle = |of: fn(&(f64, f64, f64, f64)) -> f64| median(rounds.iter().map(of));
+        let middle = |of: fn(&[f64; 3]) -> f64| median(rounds.iter().map(of));
         lines.push(
             Line::plain(
                 "pager.misses",
                 "Experts from the disk, none in memory",
-                middle(|r| r.0),
+                middle(|r| r[0]),
                 Unit::Rate,
             )
-            .of(middle(|r| r.1), middle(|r| r.0 / r.1))
+            .of(middle(|r| r[1]), middle(|r| r[0] / r[1]))
             .bar(Bar::least(0.92, 0.97)),
         );
         let name = "Seconds of a core for each GB of them";
         lines.push(
-            Line::plain("pager.core-seconds", name, middle(|r| r.2), Unit::Ratio)
+            Line::plain("pager.core-seconds", name, middle(|r| r[2]), Unit::Ratio)
                 .bar(Bar::most(0.08, Some(0.05))),
+        );
+        Ok(())
+    }
+
+    /// A prompt of which most experts come from the disk, with room for those of two layers.
+    fn streaming(&self, lines: &mut Vec<Line>) -> Result<()> {
+        let experts = Experts::of(self.path)?;
+        let slots = 2 * experts.all / experts.layers.max(1);
+        let options = self.options(slots * experts.slot_bytes(), false);
+        let mut paged = Resident::cold(self.path, &options)?;
+        let mut rounds = Vec::new();
+        for _ in 0..self.rounds.min(3) {
+            let (disk, before) = ((self.disk)()?, counted(&paged)?);
+            let seconds = paged.seconds(Test::Prompt(SHORT_PROMPT), self.stop)?;
+            let between = Between::new(&before, &counted(&paged)?);
+            let disk = (disk + (self.disk)()?) / 2.0;
+            let reading = between.needed() / disk;
+            rounds.push([seconds, reading, between.read_of_needed()]);
+        }
+        let middle = |of: fn(&[f64; 3]) -> f64| median(rounds.iter().map(of));
+        let (seconds, reading) = (middle(|r| r[0]), middle(|r| r[1]));
+        let least = reading.max(self.prompt);
+        let name = format!(
+            "A prompt of {SHORT_PROMPT} tokens; alone, computing {:.1} s, reading {reading:.1} s",
+            self.prompt
+        );
+        lines.push(
+            Line::plain("pager.prompt", name, seconds, Unit::Seconds)
+                .of(least, seconds / least)
+                .bar(Bar::most(1.2, Some(1.1))),
         );
         let name = "Bytes read for a prompt over those that were missing";
         lines.push(
-            Line::plain("pager.prompt-bytes", name, middle(|r| r.3), Unit::Ratio)
+            Line::plain("pager.prompt-bytes", name, middle(|r| r[2]), Unit::Ratio)
                 .bar(Bar::most(1.02, Some(1.0))),
         );
         Ok(())
@@ -221,6 +256,7 @@ impl Answered {
 
 /// The experts of a model.
 struct Experts {
+    layers: u64,
     all: u64,
     /// Without which no token can be computed.
     fewest: u64,
@@ -235,6 +271,7 @@ impl Experts {
         let (layers, experts) = container.expert_counts();
         let used = container.config()["num_experts_per_tok"].as_u64();
         Ok(Self {
+            layers: layers as u64,
             all: (layers * experts) as u64,
             fewest: used.unwrap_or(1),
             taken: layers as u64 * used.unwrap_or(1),
@@ -286,6 +323,7 @@ mod tests {
     #[test]
     fn as_many_experts_are_missing_as_leave_a_token_that_much_to_read() {
         let experts = Experts {
+            layers: 6,
             all: 192,
             fewest: 6,
             taken: 36,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use fastar_engine::diagnostic;
 use fastar_engine::{Cancel, Engine, Options, Session, Statistics};
 use fastar_fst::Container;
 
@@ -58,6 +59,13 @@ impl Resident {
             session: engine.session(),
             engine,
         })
+    }
+
+    /// Seconds in which every expert comes from the disk once and nothing is computed.
+    pub fn page_through(&self) -> Result<f64> {
+        let start = Instant::now();
+        diagnostic::page_through(&self.engine)?;
+        Ok(start.elapsed().as_secs_f64())
     }
 
     /// What its pager has counted.

@@ -9,7 +9,7 @@ use fastar_kernels::processors::Processors;
 use fastar_probe::products::{Format, Round, Sample};
 use fastar_probe::{Memory, Threads, direct, machine, median};
 
-use crate::paged::{Paged, hit_rates};
+use crate::paged::{Paged, SHORT_PROMPT, hit_rates};
 use crate::peer::{self, Speed, Test};
 use crate::report::{About, Bar, Line, Report, Unit};
 use crate::resident::Resident;
@@ -302,6 +302,9 @@ impl Run<'_> {
             }
         };
         let rates = self.rounds(|| resident.rate(Test::Answer(ANSWER), self.stop))?;
+        let prompts = (0..self.rounds.min(3))
+            .map(|_| resident.seconds(Test::Prompt(SHORT_PROMPT), self.stop))
+            .collect::<Result<Vec<_>>>()?;
         // Its memory is needed.
         drop(resident);
         let paged = Paged {
@@ -311,6 +314,7 @@ impl Run<'_> {
             stop: self.stop,
             disk: &|| disk.rate(),
             resident: 1.0 / median(rates),
+            prompt: median(prompts),
         };
         paged.lines(&mut self.report, says)
     }

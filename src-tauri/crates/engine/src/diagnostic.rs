@@ -1,4 +1,5 @@
-//! The diagnostic door: raw logits for given token ids. For tests and `fastar logits`; nothing in the app uses it.
+//! The diagnostic door: raw logits for given token ids, and paging alone. For tests, `fastar logits` and `fastar bench`; nothing in the app
+//! uses it.
 
 use crate::model::{Mtp, Wanted, Work};
 use crate::sample::argmax;
@@ -57,6 +58,24 @@ pub fn logits(
         next = argmax(row);
     }
     Ok(out)
+}
+
+/// Pages every expert through memory once, layer by layer, as a long prompt does, and computes nothing. Does nothing where nothing is paged.
+pub fn page_through(engine: &Engine) -> Result<()> {
+    let Some(pager) = engine.model().pager() else {
+        return Ok(());
+    };
+    let cancel = Cancel::default();
+    let wanted: Vec<(u32, u32)> = (0..engine.facts().experts as u32).map(|e| (e, 1)).collect();
+    pager.step(1);
+    for layer in 0..engine.facts().layers {
+        let mut pages = pager.request(layer, &wanted, &cancel)?;
+        for (expert, _) in &wanted {
+            pages.get(*expert)?;
+            pages.release(*expert);
+        }
+    }
+    Ok(())
 }
 
 /// Draft logits of the MTP block at the last of `tokens`, when `next` follows it: [vocab].

@@ -46,7 +46,7 @@ pub fn load(
         }
     }
     let dense = match &disk {
-        Some(disk) => Some(Dense::read(&container, disk, stays, resident)?),
+        Some(disk) => Some(Dense::read(&container, disk, resident)?),
         None => None,
     };
     let dense_bytes = dense.as_ref().map_or(0, |dense| dense.bytes().len() as u64);

@@ -45,45 +45,55 @@ pub enum Order {
 pub type Arrived<'a> = (usize, [Matrix<'a>; 3]);
 
 impl Experts {
-    /// Calls `each` with the experts `wanted`, which are ascending and distinct, until all of them have come. Those of one call are ascending.
-    ///
-    /// `meanwhile` is called once where records are paged, when this layer's reads are under way. An error of a record ends it.
-    pub fn visit(
-        &self,
-        pass: Pass<'_>,
-        wanted: &[Wanted],
-        order: Order,
-        meanwhile: &mut dyn FnMut(),
-        each: &mut dyn FnMut(&[Arrived<'_>]),
-    ) -> Result<()> {
-        let at_hand = match (self, pass.records) {
+    /// Asks for the experts `wanted`, which are ascending and distinct. Where they are paged, their reads are under way when this returns.
+    pub fn request<'a>(&'a self, pass: Pass<'a>, wanted: &'a [Wanted]) -> Result<Requested<'a>> {
+        let source = match (self, pass.records) {
             (Self::Records(layer), Records::Pager(pager, layout)) => {
-                let mut pages = pager.request(*layer, wanted, pass.cancel)?;
-                meanwhile();
-                return visit_pages(&mut pages, layout, wanted, order, each);
+                Source::Paged(pager.request(*layer, wanted, pass.cancel)?, layout)
             }
             (Self::Records(layer), Records::Container(container)) => {
-                AtHand::Records(container, *layer)
+                Source::Container(container, *layer)
             }
-            (Self::Dense(all), _) => AtHand::Dense(all),
+            (Self::Dense(all), _) => Source::Dense(all, pass.bytes),
         };
-        let load = |(place, (expert, _)): (usize, &Wanted)| -> Result<Arrived<'_>> {
-            let expert = *expert as usize;
-            let matrices = match at_hand {
-                AtHand::Records(container, layer) => {
-                    record(container.expert(layer, expert)?, container.expert_layout())?
-                }
-                AtHand::Dense(all) => all[expert].each_ref().map(|w| w.view(pass.bytes)),
-            };
-            Ok((place, matrices))
+        Ok(Requested { source, wanted })
+    }
+}
+
+/// Experts that were asked for.
+pub struct Requested<'a> {
+    source: Source<'a>,
+    wanted: &'a [Wanted],
+}
+
+enum Source<'a> {
+    Paged(Pages<'a>, &'a ExpertLayout),
+    Container(&'a Container, usize),
+    Dense(&'a [[Weight; 3]], &'a [u8]),
+}
+
+impl<'a> Requested<'a> {
+    /// Calls `each` with them until all have come. Those of one call are ascending. An error of a record ends it.
+    pub fn visit(self, order: Order, each: &mut dyn FnMut(&[Arrived<'_>])) -> Result<()> {
+        let at_hand: &dyn Fn(usize) -> Result<[Matrix<'a>; 3]> = match self.source {
+            Source::Paged(mut pages, layout) => {
+                return visit_pages(&mut pages, layout, self.wanted, order, each);
+            }
+            Source::Container(container, layer) => {
+                &move |expert| record(container.expert(layer, expert)?, container.expert_layout())
+            }
+            Source::Dense(all, bytes) => {
+                &move |expert| Ok(all[expert].each_ref().map(|w| w.view(bytes)))
+            }
         };
+        let load = |(place, (expert, _)): (usize, &Wanted)| -> Result<Arrived<'a>> {
+            Ok((place, at_hand(*expert as usize)?))
+        };
+        let wanted = self.wanted.iter().enumerate();
         match order {
-            Order::Any => {
-                let all: Vec<_> = wanted.iter().enumerate().map(load).collect::<Result<_>>()?;
-                each(&all);
-            }
+            Order::Any => each(&wanted.map(load).collect::<Result<Vec<_>>>()?),
             Order::Ascending => {
-                for one in wanted.iter().enumerate() {
+                for one in wanted {
                     each(&[load(one)?]);
                 }
             }
@@ -92,14 +102,7 @@ impl Experts {
     }
 }
 
-/// Experts in memory.
-#[derive(Clone, Copy)]
-enum AtHand<'a> {
-    Records(&'a Container, usize),
-    Dense(&'a [[Weight; 3]]),
-}
-
-/// [`Experts::visit`] for records that are paged: what is in memory is computed while the rest is read.
+/// [`Requested::visit`] for records that are paged: what is in memory is computed while the rest is read.
 fn visit_pages(
     pages: &mut Pages<'_>,
     layout: &ExpertLayout,

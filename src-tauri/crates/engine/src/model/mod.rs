@@ -467,6 +467,13 @@ impl Block {
         let c = pass.config;
         let kind = usize::from(self.attention.ratio != Ratio::None);
 
+        if let Some(sight) = self.moe.before_attention(pass, tokens, &mut work.moe.ahead) {
+            self.hyper_moe.mix(pass, &work.streams, &mut work.mix);
+            norm_rows(&work.mix.input, &self.moe_norm, c, &mut work.normed);
+            self.moe
+                .guess(pass, sight, &work.normed, &mut work.moe.ahead);
+        }
+
         self.hyper_attention.mix(pass, &work.streams, &mut work.mix);
         norm_rows(&work.mix.input, &self.attention_norm, c, &mut work.normed);
         work.out.resize(work.normed.len(), 0.0);

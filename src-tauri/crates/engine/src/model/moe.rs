@@ -3,6 +3,8 @@
 //! Experts are computed as they come ([`experts`](super::experts)); a token adds them up in ascending order of their ids, after the shared one, whenever
 //! they came and however many tokens a chunk has.
 
+mod ahead;
+
 use std::ops::Range;
 
 use fastar_kernels::product::{Form, Product, Vectors, multiply};
@@ -10,11 +12,13 @@ use fastar_kernels::team;
 use fastar_kernels::vector::{add_scaled, all_finite, sqrt_softplus, swiglu};
 
 use super::config::Config;
-use super::experts::{Arrived, Experts, Order, Records, Wanted, dense_expert};
+use super::experts::{Arrived, Experts, Order, Wanted, dense_expert};
 use super::indexer::largest;
 use super::pass::Pass;
 use super::weights::{Loader, Weight};
 use crate::Result;
+use crate::pager::Sight;
+pub use ahead::Ahead;
 
 /// Up to this many tokens keep the outputs of all their experts apart, so that experts can come in any order: for Flash 16 KB each.
 pub const FEW: usize = 8;
@@ -60,8 +64,7 @@ pub struct Work {
     shared_inner: Vectors,
     shared_down: Vec<f32>,
     batch: Batch,
-    guess: Vec<f32>,
-    likely: Vec<u32>,
+    pub ahead: Ahead,
     /// The experts of each token, layer by layer, where they are recorded: [layers, n, taken].
     pub routes: Option<Vec<u16>>,
 }
@@ -113,40 +116,6 @@ impl Moe {
         })
     }
 
-    /// Experts that `tokens` take whatever is computed; none where scores choose. Ascending, each once.
-    pub fn foreseen(&self, tokens: &[u32], taken: usize) -> Option<Vec<u32>> {
-        let Choice::Hash(table) = &self.choice else {
-            return None;
-        };
-        let rows = tokens.iter().map(|token| *token as usize * taken);
-        let mut experts: Vec<u32> = rows
-            .flat_map(|row| &table[row..row + taken])
-            .copied()
-            .collect();
-        experts.sort_unstable();
-        experts.dedup();
-        Some(experts)
-    }
-
-    /// Tells the pager which experts this layer will probably take for one token, going by `x`, the input [D] of the layer before.
-    fn predict(&self, pass: Pass<'_>, x: &Vectors, score: &mut Vec<f32>, likely: &mut Vec<u32>) {
-        let (Experts::Records(layer), Records::Pager(pager, _), Choice::Score(bias)) =
-            (&self.experts, pass.records, &self.choice)
-        else {
-            return;
-        };
-        let router = self.gate.view(pass.bytes);
-        score.resize(router.rows(), 0.0);
-        multiply(&mut [Product::new(router, pass.arithmetic, x, score)]);
-        sqrt_softplus(score);
-        for (a, bias) in score.iter_mut().zip(bias) {
-            *a += bias;
-        }
-        largest(score, pass.config.num_experts_per_tok, likely);
-        likely.sort_by(|a, b| score[*b as usize].total_cmp(&score[*a as usize]));
-        pager.guess(*layer, likely);
-    }
-
     /// x [n, D] normed inputs, tokens [n] their ids, out [n, D]. `next` is the layer that comes after this one.
     pub fn forward(
         &self,
@@ -158,27 +127,38 @@ impl Moe {
         out: &mut [f32],
     ) -> Result<()> {
         let (c, d) = (pass.config, pass.config.hidden_size);
-        // Experts read the same inputs; what form they want is known when they come, and eight bits are what is shared among them.
+        // Experts read the same inputs; what form they want is known when they come, and eight bits are what is shared among them. The router goes
+        // first and alone, so that the disk does not wait for the shared expert.
         let router = self.gate.view(pass.bytes);
         let [gate, up, down] = self.shared.each_ref().map(|w| w.view(pass.bytes));
         let forms = [router, gate, up].map(|m| m.form(pass.arithmetic));
         let eight = d.is_multiple_of(fastar_kernels::activations::BLOCK);
         work.x
             .prepare(x, d, forms.into_iter().chain(eight.then_some(Form::Eight)));
-        let parts = [
-            (router, &mut work.score),
-            (gate, &mut work.shared_gate),
-            (up, &mut work.shared_up),
-        ];
         let n = tokens.len();
-        multiply(&mut parts.map(|(m, to)| {
-            to.resize(n * m.rows(), 0.0);
-            Product::new(m, pass.arithmetic, &work.x, to)
-        }));
+        work.score.resize(n * router.rows(), 0.0);
+        multiply(&mut [Product::new(
+            router,
+            pass.arithmetic,
+            &work.x,
+            &mut work.score,
+        )]);
         if !self.route(c, tokens, work) {
             out.fill(f32::NAN); // Told by the caller, with the layer's number.
             return Ok(());
         }
+        let records = self.experts.request(pass, &work.wanted)?;
+        if let Some(next) = next
+            && next.before_layer(pass, n)
+            && next.gate.view(pass.bytes).form(pass.arithmetic) == forms[0]
+        {
+            next.guess_from(pass, Sight::LayerBefore, &work.x, &mut work.ahead);
+        }
+        let parts = [(gate, &mut work.shared_gate), (up, &mut work.shared_up)];
+        multiply(&mut parts.map(|(m, to)| {
+            to.resize(n * m.rows(), 0.0);
+            Product::new(m, pass.arithmetic, &work.x, to)
+        }));
         activate(c, &mut work.shared_gate, &work.shared_up, |_| 1.0);
         let inner = c.moe_intermediate_size;
         let form = down.form(pass.arithmetic);
@@ -187,16 +167,7 @@ impl Moe {
 
         let (calls, ends) = (work.calls.as_slice(), work.ends.as_slice());
         let calls_of = |place: usize| place.checked_sub(1).map_or(0, |p| ends[p])..ends[place];
-        let (batch, wanted) = (&mut work.batch, &work.wanted);
-        let (inputs, score, likely) = (&work.x, &mut work.guess, &mut work.likely);
-        let meanwhile = &mut || {
-            if let (Some(next), Records::Pager(pager, _), 1) = (next, pass.records, n)
-                && pager.wants_prediction()
-                && next.gate.view(pass.bytes).form(pass.arithmetic) == forms[0]
-            {
-                next.predict(pass, inputs, score, likely);
-            }
-        };
+        let batch = &mut work.batch;
         if n <= FEW {
             // Outputs lie at the places of their calls; the shared expert is computed beside those that come first.
             work.shared_down.resize(n * d, 0.0);
@@ -205,8 +176,7 @@ impl Moe {
             let each = &mut |arrived: &[Arrived<'_>]| {
                 batch.compute(pass, x, &work.x, arrived, calls, calls_of, shared.take());
             };
-            self.experts
-                .visit(pass, wanted, Order::Any, meanwhile, each)?;
+            records.visit(Order::Any, each)?;
             out.copy_from_slice(&work.shared_down);
             add_up(calls, &work.batch.down, d, out);
         } else {
@@ -222,8 +192,7 @@ impl Moe {
                 batch.compute(pass, x, &work.x, arrived, calls, rows, None);
                 add_up(calls, &batch.down, d, out);
             };
-            self.experts
-                .visit(pass, wanted, Order::Ascending, meanwhile, each)?;
+            records.visit(Order::Ascending, each)?;
         }
         Ok(())
     }

@@ -37,12 +37,10 @@ struct Span {
 }
 
 impl Dense {
-    /// Reads the tensors of `container` that are `wanted` from `source`, which is its file, and checks them. The tensor `passing` is read and checked
-    /// as well, and not kept.
+    /// Reads the tensors of `container` that are `wanted` from `source`, which is its file, and checks them.
     pub fn read(
         container: &Container,
         source: &dyn Source,
-        passing: Option<&str>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<Self> {
         let tensors: Vec<_> = container
@@ -121,7 +119,6 @@ impl Dense {
             }
         };
         std::thread::scope(|scope| {
-            scope.spawn(|| note(check(container, source, passing, &failed)));
             for _ in 0..THREADS.min(pieces.len()) {
                 scope.spawn(|| note(work()));
             }
@@ -168,15 +165,14 @@ fn unreadable(container: &Container, error: &std::io::Error) -> Error {
     ))
 }
 
-/// Reads a tensor piece by piece and checks it; nothing if there is none of that name in the file.
-fn check(
+/// Reads a tensor piece by piece and checks it, unless it is stopped; nothing if there is none of that name in the file. For what is not kept.
+pub fn check(
     container: &Container,
     source: &dyn Source,
-    name: Option<&str>,
+    name: &str,
     stopped: &AtomicBool,
 ) -> Result<()> {
-    let places = container.dense_places();
-    let Some(tensor) = name.and_then(|name| places.into_iter().find(|t| t.name == name)) else {
+    let Some(tensor) = container.dense_places().find(|t| t.name == name) else {
         return Ok(());
     };
     let refused = |error| {
@@ -271,10 +267,7 @@ mod tests {
         let model = tiny(&Tiny::default()).convert();
         let container = Container::open(&model.path()).unwrap();
         let disk = Disk::new(container.file().unwrap()).unwrap();
-        let dense = Dense::read(&container, &disk, Some("embed.weight"), |name| {
-            name.starts_with("layers.2.")
-        })
-        .unwrap();
+        let dense = Dense::read(&container, &disk, |name| name.starts_with("layers.2.")).unwrap();
         let mut found = 0;
         for place in container.dense_places() {
             let tensor = container.tensor(place.name).unwrap();
@@ -288,7 +281,7 @@ mod tests {
         assert!(dense.bytes().len() < container.file_bytes() as usize / 2);
         let told = Dense::bytes_of(&container, |name| name.starts_with("layers.2."));
         assert_eq!(told, dense.bytes().len() as u64);
-        let nothing = Dense::read(&container, &disk, Some("embed.weight"), |_| false).unwrap();
+        let nothing = Dense::read(&container, &disk, |_| false).unwrap();
         assert!(nothing.bytes().is_empty());
         assert_eq!(nothing.place(64, 1), None);
     }
@@ -329,24 +322,29 @@ mod tests {
             changed: offset + bytes - 1,
             ends: u64::MAX,
         };
-        let error = Dense::read(&container, &bad, Some("embed.weight"), |name| {
-            name != "embed.weight"
-        })
-        .err()
-        .unwrap()
-        .to_string();
+        let error = Dense::read(&container, &bad, |name| name != "embed.weight")
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("layers.1.attn.wq_b.weight"), "{error}");
+        // The same for what is checked and not kept.
+        let go = AtomicBool::new(false);
+        let passing = "layers.1.attn.wq_b.weight";
+        let error = check(&container, &bad, passing, &go).unwrap_err();
+        assert!(error.to_string().contains(passing), "{error}");
+        assert!(check(&container, &disk, passing, &go).is_ok());
+        assert!(check(&container, &bad, passing, &AtomicBool::new(true)).is_ok());
         bad = Bad {
             disk: &disk,
             changed: u64::MAX,
             ends: 4096,
         };
-        let error = Dense::read(&container, &bad, Some("embed.weight"), |name| {
-            name != "embed.weight"
-        })
-        .err()
-        .unwrap()
-        .to_string();
+        let error = check(&container, &bad, passing, &go).unwrap_err();
+        assert!(error.to_string().contains("the file ends before it"));
+        let error = Dense::read(&container, &bad, |name| name != "embed.weight")
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("the file ends before it"), "{error}");
     }
 }

@@ -5,7 +5,8 @@
 //! first; when the disk has nothing else to do, it reads what later layers of the token need for certain (their experts follow from the token's
 //! id), what the next layer probably needs ([`prefetch`]), and what was hot when the model was last in use. [`policy`] chooses what
 //! leaves. A prompt is read layer by layer in large chunks: the experts a chunk takes come in ascending order through the slots that
-//! are free, each once, while those before them are computed.
+//! are free, each once, while those before them are computed; as many as half of the slots hold begin to come while the layer's
+//! attention is computed.
 //!
 //! What a layer gets never depends on any of this, only when it gets it.
 //!
@@ -35,8 +36,9 @@ use fastar_fst::Records;
 
 use crate::{Cancel, Error, Result};
 use arena::Arena;
-pub use dense::Dense;
+pub use dense::{Dense, check as check_unkept};
 pub use disk::{Disk, Source, read_whole};
+pub use prefetch::Sight;
 use statistics::Counts;
 pub use statistics::{LayerStatistics, Statistics, StepStatistics};
 use table::{Table, Want};
@@ -140,7 +142,7 @@ impl Pager {
     /// A step begins: one token of an answer or a chunk of a prompt.
     pub fn step(&self, tokens: usize) {
         self.shared.counts.step(tokens);
-        self.shared.lock().step(tokens);
+        self.shared.lock().step();
     }
 
     /// The step is computed, so many tokens.
@@ -158,18 +160,22 @@ impl Pager {
         self.shared.wake(&table);
     }
 
-    /// Whether it pays to predict the experts of the next layer.
-    pub fn wants_prediction(&self) -> bool {
-        self.shared.lock().prefetch.wants_prediction()
+    /// Whether it pays to guess from this what a layer will take.
+    pub fn wants(&self, sight: Sight) -> bool {
+        self.shared.lock().prefetch.wants(sight)
     }
 
-    /// A layer soon needs these experts, likeliest first.
-    pub fn guess(&self, layer: usize, experts: &[u32]) {
+    /// A layer soon needs these experts of one token, likeliest first.
+    pub fn guess(&self, layer: usize, sight: Sight, experts: &[u32]) {
         let mut table = self.shared.lock();
-        for (rank, expert) in experts.iter().enumerate() {
-            let page = table.page(layer, *expert);
-            table.guess(page, rank);
-        }
+        table.guess(layer, sight, experts);
+        self.shared.wake(&table);
+    }
+
+    /// A layer soon needs these experts of a chunk, ascending, each with the number of tokens that take it: probably, or for certain.
+    pub fn expect(&self, layer: usize, experts: &[(u32, u32)], certain: bool) {
+        let mut table = self.shared.lock();
+        table.expect(layer, experts, certain);
         self.shared.wake(&table);
     }
 

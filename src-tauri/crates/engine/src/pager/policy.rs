@@ -1,7 +1,9 @@
 //! Which expert leaves when another one needs its slot.
 //!
-//! An expert's *heat* is what its past uses are worth now: each counts one and fades with a half-life counted in tokens, so heat is frequency and
-//! recency at once. It is kept for every expert of the model, resident or not, so one that comes back is not a stranger. The coldest
+//! An expert's *heat* is what its past uses are worth now: each counts one and fades with a half-life counted in tokens that its layer has
+//! computed, so heat is frequency and recency at once. While a chunk of a prompt goes through the layers, those that it has not come to yet
+//! have not aged, and their experts do not leave for those that it has come to: they are needed next. So what fits stays, chunk after chunk,
+//! and it is what is taken most in every layer. It is kept for every expert of the model, resident or not, so one that comes back is not a stranger. The coldest
 //! goes first. Among the [`CANDIDATES`] coldest the choice also looks at where they lie: layers come round in order, so of two equally
 //! cold ones the better victim is that whose layer was computed last, for its next chance is a whole token away.
 //!
@@ -24,8 +26,12 @@ const HALF_LIVES: [f64; 5] = [0.7, 2.0, 6.0, 20.0, 50.0];
 const FIRST: usize = 4;
 /// Slots looked at closely for one eviction.
 const CANDIDATES: usize = 16;
+/// Most slots looked at while a chunk goes through the layers, for one that it has used.
+const CANDIDATES_OF_CHUNK: usize = 512;
 /// How much the position in the round of layers counts.
 const ORDER: f64 = 0.1;
+/// The same for a chunk, which takes most experts when it comes to their layer.
+const ORDER_OF_CHUNK: f64 = 10.0;
 /// One expert in so many is sampled, where there are enough of them.
 const SAMPLE: usize = 8;
 /// Fewer experts than this are not sampled but all watched.
@@ -41,11 +47,14 @@ const BETTER: f64 = 0.98;
 pub struct Policy {
     layers: usize,
     experts: usize,
-    /// Tokens seen.
+    /// Passes through the layers. A pass of one token ages what it knows by one; one of a chunk does so layer by layer ([`Policy::chunk`]).
     clock: f64,
     /// For each half-life and (layer, expert): log2 of its uses, each times 2^(time of use / half-life).
     sums: [Vec<f64>; HALF_LIVES.len()],
     miniatures: [Miniature; HALF_LIVES.len()],
+    /// The pass is that of a chunk.
+    in_chunk: bool,
+    looked_at: Vec<(usize, f64)>,
     /// The half-life in use.
     used: usize,
     looked: f64,
@@ -64,6 +73,8 @@ impl Policy {
             clock: 0.0,
             sums: std::array::from_fn(|_| vec![f64::NEG_INFINITY; all]),
             miniatures: std::array::from_fn(|_| Miniature::new(all, slots)),
+            in_chunk: false,
+            looked_at: Vec::with_capacity(slots.min(CANDIDATES_OF_CHUNK)),
             used: FIRST,
             looked: 0.0,
             coldest: Tree::new(slots),
@@ -71,9 +82,10 @@ impl Policy {
         }
     }
 
-    /// Time passes: `tokens` more have begun.
-    pub fn advance(&mut self, tokens: usize) {
-        self.clock += tokens as f64;
+    /// So many more passes have begun.
+    pub fn advance(&mut self, passes: usize) {
+        self.clock += passes as f64;
+        self.in_chunk = false;
         if self.clock - self.looked >= LOOK_EVERY {
             self.looked = self.clock;
             self.look();
@@ -103,12 +115,35 @@ impl Policy {
         }
     }
 
-    /// `page` was used by `tokens` tokens.
-    pub fn used(&mut self, page: u32, tokens: usize) {
-        let count = (tokens.max(1) as f64).log2();
+    /// `layer` comes to a chunk of so many tokens: what was used there before ages by all of them, and becomes a better victim.
+    pub fn chunk(&mut self, layer: usize, tokens: usize) {
+        self.in_chunk = true;
+        // The pass has aged it by one.
+        let more = tokens.saturating_sub(1) as f64;
+        let pages = layer * self.experts..(layer + 1) * self.experts;
+        for (sums, half_life) in self.sums.iter_mut().zip(HALF_LIVES) {
+            sums[pages.clone()]
+                .iter_mut()
+                .for_each(|sum| *sum -= more / half_life);
+        }
+        for slot in 0..self.pages.len() {
+            if self.coldest.key(slot) < f64::INFINITY
+                && pages.contains(&(self.pages[slot] as usize))
+            {
+                self.offer(slot, self.pages[slot]);
+            }
+        }
+    }
+
+    /// `page` was used by `taking` of the `tokens` that its layer computes together.
+    pub fn used(&mut self, page: u32, taking: usize, tokens: usize) {
+        let (taking, tokens) = (taking.max(1) as f64, tokens.max(1) as f64);
         for (number, half_life) in HALF_LIVES.iter().enumerate() {
+            // Uses all over the chunk, of which the first have faded when the last is made.
+            let stays = 1.0 - (-tokens / half_life).exp2();
+            let worth = taking / tokens * stays / (1.0 - (-1.0 / half_life).exp2());
             let sum = &mut self.sums[number][page as usize];
-            *sum = add(*sum, self.clock / half_life + count);
+            *sum = add(*sum, self.clock / half_life + worth.log2());
             self.miniatures[number].used(page, *sum);
         }
     }
@@ -143,27 +178,35 @@ impl Policy {
 
     /// The slot to take next while `layer` is computed, if any is on offer; it stays on offer.
     pub fn victim(&mut self, layer: usize) -> Option<usize> {
-        let mut looked_at = [(0, 0.0); CANDIDATES];
-        let mut count = 0;
+        let mut looked_at = std::mem::take(&mut self.looked_at);
         let mut best: Option<(f64, usize)> = None;
-        while count < CANDIDATES {
+        let (most, order) = match self.in_chunk {
+            true => (CANDIDATES_OF_CHUNK, ORDER_OF_CHUNK),
+            false => (CANDIDATES, ORDER),
+        };
+        while looked_at.len() < most {
             let (slot, key) = self.coldest.least();
             if key == f64::INFINITY {
                 break;
             }
-            looked_at[count] = (slot, key);
-            count += 1;
+            looked_at.push((slot, key));
             self.coldest.set(slot, f64::INFINITY);
             let page = self.pages[slot];
+            // The coldest that the chunk has used, if there is one.
+            if self.in_chunk && page as usize / self.experts <= layer {
+                best = Some((0.0, slot));
+                break;
+            }
             let heat = self.heat(page);
-            let worth = heat / (1.0 + ORDER * heat * self.until(page, layer));
+            let worth = heat / (1.0 + order * heat * self.until(page, layer));
             if best.is_none_or(|(least, _)| worth < least) {
                 best = Some((worth, slot));
             }
         }
-        for (slot, key) in &looked_at[..count] {
-            self.coldest.set(*slot, *key);
+        for (slot, key) in looked_at.drain(..) {
+            self.coldest.set(slot, key);
         }
+        self.looked_at = looked_at;
         best.map(|(_, slot)| slot)
     }
 
@@ -295,9 +338,10 @@ mod tests {
     #[test]
     fn heat_is_the_sum_of_faded_uses() {
         let mut policy = Policy::new(2, 4, 4);
-        policy.used(5, 1);
+        policy.used(5, 1, 1);
         policy.advance(10);
-        policy.used(5, 2);
+        policy.used(5, 1, 1);
+        policy.used(5, 1, 1);
         policy.advance(5);
         let half_life = HALF_LIVES[FIRST];
         let expected = 2f64.powf(-15.0 / half_life) + 2.0 * 2f64.powf(-5.0 / half_life);
@@ -306,12 +350,58 @@ mod tests {
     }
 
     #[test]
+    fn a_chunk_leaves_what_its_tokens_one_by_one_would() {
+        let (mut together, mut alone) = (Policy::new(2, 4, 4), Policy::new(2, 4, 4));
+        for policy in [&mut together, &mut alone] {
+            policy.used(4, 1, 1);
+            policy.used(5, 1, 1);
+        }
+        // 60 tokens, of which every third takes 5 and all take 6. Layer 0 is not computed by either.
+        together.advance(1);
+        together.chunk(1, 60);
+        together.used(5, 20, 60);
+        together.used(6, 60, 60);
+        for token in 0..60 {
+            alone.advance(1);
+            alone.used(6, 1, 1);
+            if token % 3 == 1 {
+                alone.used(5, 1, 1);
+            }
+        }
+        // What was used before; the last of the tokens is as fresh as can be.
+        assert!((together.heat(4) - alone.heat(4)).abs() < 1e-12);
+        assert!((together.heat(6) - alone.heat(6)).abs() < 1e-9);
+        // Evenly spread is not quite every third.
+        assert!((together.heat(5) / alone.heat(5) - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn what_a_chunk_has_not_come_to_yet_is_no_colder_than_what_it_has_used() {
+        let mut policy = Policy::new(2, 3, 3);
+        for (slot, (page, taking)) in [(0, 40), (1, 24), (3, 30)].into_iter().enumerate() {
+            policy.used(page, taking, 64);
+            policy.offer(slot, page);
+        }
+        // In the next chunk, layer 0 has used both of its own and reads its third: that of layer 1, whose turn is next, stays.
+        policy.advance(1);
+        policy.chunk(0, 64);
+        for (slot, (page, taking)) in [(0, 40), (1, 24)].into_iter().enumerate() {
+            policy.used(page, taking, 64);
+            policy.offer(slot, page);
+        }
+        assert_eq!(policy.victim(0), Some(1));
+        // Even one that is taken less often, if what is there has been used.
+        policy.withhold(1);
+        assert_eq!(policy.victim(0), Some(0));
+    }
+
+    #[test]
     fn heat_stays_exact_after_a_hundred_million_tokens() {
         let mut policy = Policy::new(1, 2, 2);
-        policy.used(0, 1);
+        policy.used(0, 1, 1);
         for _ in 0..100 {
             policy.advance(1_000_000);
-            policy.used(1, 1);
+            policy.used(1, 1, 1);
         }
         assert_eq!(policy.heat(0), 0.0);
         assert!((policy.heat(1) - 1.0).abs() < 1e-6);
@@ -326,8 +416,8 @@ mod tests {
         // Four of the pages are used for a while, then four others, and some always now and then.
         for token in 0..2000u32 {
             policy.advance(1);
-            policy.used(8 + token / 10 * 4 % 56 + token % 4, 1);
-            policy.used(token % 97 % 8, 1);
+            policy.used(8 + token / 10 * 4 % 56 + token % 4, 1, 1);
+            policy.used(token % 97 % 8, 1, 1);
         }
         assert_eq!(
             policy.used,
@@ -338,9 +428,9 @@ mod tests {
         // The same eight pages are popular for good, amid ever new ones.
         for token in 0..4000u32 {
             policy.advance(1);
-            policy.used(token % 7, 1);
-            policy.used(8 + token * 5 % 56, 1);
-            policy.used(8 + token * 11 % 56, 1);
+            policy.used(token % 7, 1, 1);
+            policy.used(8 + token * 5 % 56, 1, 1);
+            policy.used(8 + token * 11 % 56, 1, 1);
         }
         assert!(
             policy.used > 0,
@@ -353,7 +443,9 @@ mod tests {
     fn the_coldest_goes_and_what_is_withheld_stays() {
         let mut policy = Policy::new(1, 8, 3);
         for (slot, (page, uses)) in [(3, 5), (1, 1), (6, 2)].into_iter().enumerate() {
-            policy.used(page, uses);
+            for _ in 0..uses {
+                policy.used(page, 1, 1);
+            }
             policy.offer(slot, page);
         }
         assert_eq!(policy.victim(0), Some(1));
@@ -368,8 +460,8 @@ mod tests {
     #[test]
     fn of_two_equally_cold_the_one_whose_turn_is_farther_goes() {
         let mut policy = Policy::new(10, 1, 2);
-        policy.used(4, 1);
-        policy.used(6, 1);
+        policy.used(4, 1, 1);
+        policy.used(6, 1, 1);
         policy.offer(0, 4);
         policy.offer(1, 6);
         // While layer 5 is computed, layer 6 is next and layer 4 comes after all others.

@@ -1,18 +1,44 @@
-//! Which guesses about the next layer are worth reading.
+//! Which guesses about what a layer will take are worth reading.
 //!
-//! While a layer waits for nothing, the disk can read what the next one will probably need: its router, applied to the state at hand, names its
-//! experts in order of score. How often such a guess about an expert that is not in memory comes true is measured for each rank, whether
-//! it was read or not, so ranks turn themselves off and on by what the text does. The bytes of guesses that did not come true are
-//! bounded by a part of the bytes read on demand.
+//! While a layer waits for nothing, the disk can read what comes next. A layer's router, applied to a state from before its time, names its
+//! experts in order of score; how early that state is ([`Sight`]) decides how often it is right. How often a guess about an expert that is
+//! not in memory comes true is measured for each sight and rank, whether it was read or not, so that they turn themselves off and on
+//! by what the text does. The bytes of guesses that did not come true are bounded by a part of the bytes read on demand.
 
-/// A rank is read ahead while at least this share of its guesses come true.
+/// The state that guesses about a layer go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// What the experts of the layer before read: early, and right less often.
+    LayerBefore,
+    /// The streams as the layer gets them, before its attention.
+    BeforeAttention,
+    /// The same for a chunk of a prompt, of which most experts are taken by many tokens.
+    Chunk,
+}
+
+/// A guess: what it goes by, and how likely it is beside others of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guess {
+    /// The expert with this rank among those of one token.
+    Rank(Sight, usize),
+    /// An expert that so many tokens of a chunk would take.
+    Tokens(u32),
+}
+
+/// A rank is read ahead while at least this share of its guesses come true ...
 const WORTH: f64 = 0.5;
+/// ... and for a chunk, which is to read each expert once and no other: what is not guessed comes a moment later.
+const WORTH_FOR_CHUNK: f64 = 0.95;
+/// Guesses for a chunk are told apart by the tokens that would take the expert: one, two or three, more. How many come true at first.
+const BY_TOKENS: [f64; 3] = [0.6, 0.96, 1.0];
 /// Most useless bytes, as a part of the bytes read on demand.
-const MOST_WASTE: f64 = 0.15;
+const MOST_WASTE: f64 = 0.2;
 /// How much of the past stays with each guess of a rank.
 const MEMORY: f64 = 0.98;
 /// Guesses a rank must have been judged by; before, it is given the benefit of the doubt.
 const BELIEF: f64 = 4.0;
+/// How many come true at first.
+const AT_FIRST: f64 = 0.6;
 /// How much of the account of bytes stays with each token.
 const ACCOUNT: f64 = 0.998;
 /// While no rank is worth reading, the next layer is predicted for one token in so many, to see whether that has changed.
@@ -26,6 +52,13 @@ struct Rank {
 }
 
 impl Rank {
+    fn new(precision: f64) -> Self {
+        Self {
+            guesses: BELIEF,
+            came_true: precision * BELIEF,
+        }
+    }
+
     fn precision(self) -> f64 {
         self.came_true / self.guesses
     }
@@ -34,8 +67,10 @@ impl Rank {
 /// Judges guesses.
 pub struct Prefetch {
     on: bool,
+    taken: usize,
+    /// Those of the two sights of one token, then those by tokens.
     ranks: Vec<Rank>,
-    /// Guesses about `layer` that concern what was not in memory: page, rank, whether it was read ahead.
+    /// Guesses that concern what was not in memory: page, rank, whether it was read ahead.
     open: Vec<(u32, usize, bool)>,
     tokens: u64,
     /// In experts, fading.
@@ -46,13 +81,12 @@ pub struct Prefetch {
 impl Prefetch {
     /// For models that take so many experts.
     pub fn new(taken: usize, on: bool) -> Self {
-        let start = Rank {
-            guesses: BELIEF,
-            came_true: 0.6 * BELIEF,
-        };
+        let mut ranks = vec![Rank::new(AT_FIRST); 2 * taken];
+        ranks.extend(BY_TOKENS.map(Rank::new));
         Self {
             on,
-            ranks: vec![start; taken],
+            taken,
+            ranks,
             open: Vec::with_capacity(taken),
             tokens: 0,
             demanded: 0.0,
@@ -68,21 +102,48 @@ impl Prefetch {
         self.open.clear();
     }
 
-    /// Whether predicting the next layer pays for this token.
-    pub fn wants_prediction(&self) -> bool {
-        let pays = self.ranks.iter().any(|rank| rank.precision() >= WORTH);
+    /// Experts a token takes.
+    pub fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Whether guesses of this sight pay for this token.
+    pub fn wants(&self, sight: Sight) -> bool {
+        let (ranks, worth) = match sight {
+            Sight::LayerBefore => (&self.ranks[..self.taken], WORTH),
+            Sight::BeforeAttention => (&self.ranks[self.taken..2 * self.taken], WORTH),
+            Sight::Chunk => (&self.ranks[2 * self.taken..], WORTH_FOR_CHUNK),
+        };
+        let pays = ranks.iter().any(|rank| rank.precision() >= worth);
         self.on && (pays || self.tokens.is_multiple_of(LOOK_AGAIN))
     }
 
-    /// A guess that the next layer needs `page`, which is not in memory. Says whether to read it.
-    pub fn consider(&mut self, page: u32, rank: usize) -> bool {
-        let Some(record) = self.ranks.get(rank) else {
+    /// Where the account of guesses of this kind is, if there is one, and from which share on they are worth reading.
+    fn rank(&self, guess: Guess) -> Option<(usize, f64)> {
+        match guess {
+            Guess::Rank(_, rank) if rank >= self.taken => None,
+            Guess::Rank(Sight::LayerBefore, rank) => Some((rank, WORTH)),
+            Guess::Rank(_, rank) => Some((self.taken + rank, WORTH)),
+            Guess::Tokens(tokens) => {
+                let class = (tokens.max(1).ilog2() as usize).min(BY_TOKENS.len() - 1);
+                Some((2 * self.taken + class, WORTH_FOR_CHUNK))
+            }
+        }
+    }
+
+    /// A guess that a layer needs `page`, which is not in memory. Says whether to read it.
+    pub fn consider(&mut self, page: u32, guess: Guess) -> bool {
+        let Some((rank, worth)) = self.rank(guess) else {
             return false;
         };
-        // Whatever is open may turn out wrong.
-        let open = self.open.iter().filter(|(_, _, read)| *read).count() as f64;
-        let may_waste = self.wasted + open + 1.0 <= MOST_WASTE * self.demanded;
-        let read = record.precision() >= WORTH && may_waste;
+        let precision = self.ranks[rank].precision();
+        // What is open may turn out wrong as well.
+        let open = self.open.iter().filter(|(_, _, read)| *read);
+        let doubt: f64 = open
+            .map(|(_, rank, _)| 1.0 - self.ranks[*rank].precision())
+            .sum();
+        let waste = self.wasted + doubt + (1.0 - precision);
+        let read = precision >= worth && waste <= MOST_WASTE * self.demanded;
         self.open.push((page, rank, read));
         read
     }
@@ -112,15 +173,18 @@ impl Prefetch {
         self.demanded += experts as f64;
     }
 
-    /// How likely a guess of this rank comes true.
-    pub fn likelihood(&self, rank: usize) -> f64 {
-        self.ranks.get(rank).map_or(0.0, |rank| rank.precision())
+    /// How likely such a guess comes true.
+    pub fn likelihood(&self, guess: Guess) -> f64 {
+        self.rank(guess)
+            .map_or(0.0, |(rank, _)| self.ranks[rank].precision())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FIRST: Guess = Guess::Rank(Sight::BeforeAttention, 0);
 
     /// Runs `tokens` of one layer each: rank 0 is right as `right` says; returns how many guesses were read and how many were wrong.
     fn run(
@@ -132,7 +196,7 @@ mod tests {
         for token in 0..tokens {
             prefetch.advance();
             prefetch.demanded(4);
-            if prefetch.wants_prediction() && prefetch.consider(1, 0) {
+            if prefetch.wants(Sight::BeforeAttention) && prefetch.consider(1, FIRST) {
                 read += 1;
                 wrong += usize::from(!right(token));
             }
@@ -165,7 +229,7 @@ mod tests {
         assert!(wrong as f64 <= MOST_WASTE * 4.0 * 3000.0, "{wrong}");
         let mut prefetch = Prefetch::new(1, true);
         prefetch.advance();
-        assert!(!prefetch.consider(1, 0), "nothing was demanded yet");
+        assert!(!prefetch.consider(1, FIRST), "nothing was demanded yet");
     }
 
     #[test]
@@ -175,12 +239,37 @@ mod tests {
         let looks = (0..160)
             .filter(|_| {
                 prefetch.advance();
-                prefetch.wants_prediction()
+                prefetch.wants(Sight::BeforeAttention)
             })
             .count();
         assert_eq!(looks, 10);
         let mut off = Prefetch::new(1, false);
         off.advance();
-        assert!(!off.wants_prediction());
+        assert!(!off.wants(Sight::BeforeAttention));
+    }
+
+    #[test]
+    fn each_sight_is_judged_by_itself() {
+        let mut prefetch = Prefetch::new(2, true);
+        for token in 0..400 {
+            prefetch.advance();
+            prefetch.demanded(8);
+            // Early guesses never come true, late ones always; of an expert that many tokens of a chunk would take, nine in ten.
+            prefetch.consider(1, Guess::Rank(Sight::LayerBefore, 0));
+            prefetch.consider(2, Guess::Rank(Sight::LayerBefore, 1));
+            prefetch.consider(3, FIRST);
+            prefetch.consider(4, Guess::Tokens(4));
+            prefetch.consider(5, Guess::Tokens(300));
+            prefetch.settle(|page| Some(page == 3 || (page > 3 && token % 10 > 0)));
+        }
+        prefetch.advance();
+        assert!(!prefetch.wants(Sight::LayerBefore));
+        assert!(prefetch.wants(Sight::BeforeAttention));
+        // Nine in ten is much for one token, and not enough for a chunk.
+        assert!(!prefetch.consider(5, Guess::Tokens(5)));
+        assert!((prefetch.likelihood(Guess::Tokens(4)) - 0.9).abs() < 0.05);
+        assert_eq!(prefetch.likelihood(Guess::Tokens(2)), BY_TOKENS[1]);
+        assert!(prefetch.consider(3, FIRST));
+        assert!(!prefetch.consider(3, Guess::Rank(Sight::BeforeAttention, 2)));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::policy::Policy;
-use super::prefetch::Prefetch;
+use super::prefetch::{Guess, Prefetch, Sight};
 use super::statistics::Counts;
 use crate::Error;
 
@@ -38,6 +38,8 @@ pub(super) struct Slot {
     pub content: Content,
     /// Read ahead, and not used since.
     ahead: bool,
+    /// Read ahead for the layer a chunk comes to next: stays until that layer has asked.
+    kept: bool,
 }
 
 /// What the active request knows of an expert of its layer.
@@ -67,7 +69,13 @@ pub(super) struct Table {
     free: Vec<u32>,
     demand: VecDeque<u32>,
     certain: VecDeque<u32>,
-    guesses: VecDeque<(u32, usize)>,
+    guesses: VecDeque<(u32, Guess)>,
+    /// What a chunk will take in layer `coming_to`, in ascending order, and the slots that are kept for it: never more than half of those that can
+    /// be spared, so that reads that are waited for always find one.
+    coming: VecDeque<u32>,
+    coming_to: usize,
+    kept: usize,
+    most_kept: usize,
     /// Coldest first.
     warm: Vec<u32>,
     /// Reads under way that a layer waits for, and others.
@@ -97,12 +105,17 @@ impl Table {
                     page: 0,
                     content: Content::Nothing,
                     ahead: false,
+                    kept: false,
                 })
                 .collect(),
             free: (0..slots as u32).rev().collect(),
             demand: VecDeque::with_capacity(experts),
             certain: VecDeque::new(),
             guesses: VecDeque::new(),
+            coming: VecDeque::with_capacity(experts),
+            coming_to: 0,
+            kept: 0,
+            most_kept: slots.saturating_sub(taken) / 2,
             warm: Vec::new(),
             demand_reading: 0,
             ahead_reading: 0,
@@ -157,17 +170,18 @@ impl Table {
     /// A request begins: what is there is kept from leaving, what is not is queued. `wanted` holds each expert with the tokens that take it.
     pub fn begin(&mut self, layer: usize, wanted: &[(u32, u32)], counts: &Counts) {
         self.layer = layer;
-        let first = self.page(layer, 0);
-        let of_layer = first..first + self.experts as u32;
+        if layer == self.coming_to {
+            self.let_go();
+        }
+        let of_layer = self.of_layer(layer);
+        let first = of_layer.start;
         self.certain.retain(|page| !of_layer.contains(page));
-        let prefetch = &mut self.prefetch;
-        self.guesses.retain(|(page, _)| {
-            let late = of_layer.contains(page);
-            if late {
-                prefetch.withdrawn(*page);
-            }
-            !late
-        });
+        self.forget_guesses(layer);
+        let taken: usize = wanted.iter().map(|(_, tokens)| *tokens as usize).sum();
+        let together = taken / self.prefetch.taken();
+        if together > 1 {
+            self.policy.chunk(layer, together);
+        }
         let asked = |page: u32| {
             of_layer
                 .contains(&page)
@@ -178,7 +192,7 @@ impl Table {
         let mut missing = 0;
         for (expert, tokens) in wanted {
             let page = first + expert;
-            self.policy.used(page, *tokens as usize);
+            self.policy.used(page, *tokens as usize, together);
             let slot = self.slot_of[page as usize];
             self.want[*expert as usize] = Want::Missing;
             let Some(state) = self.slots.get_mut(slot as usize) else {
@@ -245,19 +259,84 @@ impl Table {
         }
     }
 
-    /// The next layer probably needs `page`: the guess of this rank.
-    pub fn guess(&mut self, page: u32, rank: usize) {
-        if !self.resident(page) && self.prefetch.consider(page, rank) {
-            self.guesses.push_back((page, rank));
+    /// A layer probably needs these experts, likeliest first. Guesses from before its attention replace earlier ones that are not being read yet.
+    pub fn guess(&mut self, layer: usize, sight: Sight, experts: &[u32]) {
+        if sight == Sight::BeforeAttention {
+            self.forget_guesses(layer);
+        }
+        for (rank, expert) in experts.iter().enumerate() {
+            let (page, guess) = (self.page(layer, *expert), Guess::Rank(sight, rank));
+            if !self.resident(page) && self.prefetch.consider(page, guess) {
+                self.guesses.push_back((page, guess));
+            }
         }
     }
 
+    /// A chunk comes to `layer` next, which will take these experts, ascending, each with the tokens that do: probably, or for certain.
+    pub fn expect(&mut self, layer: usize, experts: &[(u32, u32)], certain: bool) {
+        self.let_go();
+        self.coming_to = layer;
+        for (expert, tokens) in experts {
+            let page = self.page(layer, *expert);
+            if !self.resident(page)
+                && (certain || self.prefetch.consider(page, Guess::Tokens(*tokens)))
+            {
+                self.coming.push_back(page);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        assert_eq!(
+            self.kept,
+            self.slots.iter().filter(|slot| slot.kept).count()
+        );
+        self.kept
+    }
+
+    /// Nothing is kept any more for the layer that was to come next.
+    fn let_go(&mut self) {
+        for page in self.coming.drain(..) {
+            self.prefetch.withdrawn(page);
+        }
+        for page in self.of_layer(self.coming_to) {
+            let slot = self.slot_of[page as usize] as usize;
+            let Some(state) = self.slots.get_mut(slot) else {
+                continue;
+            };
+            if std::mem::take(&mut state.kept) {
+                self.kept -= 1;
+                if state.content == Content::Page {
+                    self.policy.offer(slot, page);
+                }
+            }
+        }
+    }
+
+    /// Guesses about a layer that are not being read yet are not read any more.
+    fn forget_guesses(&mut self, layer: usize) {
+        let (of_layer, prefetch) = (self.of_layer(layer), &mut self.prefetch);
+        self.guesses.retain(|(page, _)| {
+            let late = of_layer.contains(page);
+            if late {
+                prefetch.withdrawn(*page);
+            }
+            !late
+        });
+    }
+
+    fn of_layer(&self, layer: usize) -> std::ops::Range<u32> {
+        self.page(layer, 0)..self.page(layer + 1, 0)
+    }
+
     /// A step begins: what was foreseen for the last one is of no use now.
-    pub fn step(&mut self, tokens: usize) {
-        self.policy.advance(tokens);
+    pub fn step(&mut self) {
+        self.policy.advance(1);
         self.prefetch.advance();
         self.certain.clear();
         self.guesses.clear();
+        self.let_go();
     }
 
     /// Pages to fill free slots with, hottest first, and what their uses were worth.
@@ -273,6 +352,7 @@ impl Table {
         !self.demand.is_empty()
             || !self.certain.is_empty()
             || !self.guesses.is_empty()
+            || (!self.coming.is_empty() && self.kept < self.most_kept)
             || !self.warm.is_empty()
             || self.standing_back > 0
     }
@@ -299,11 +379,26 @@ impl Table {
         if self.demand_reading > 0 {
             return None;
         }
-        while let Some((page, rank)) = self.guesses.pop_front() {
+        while self.kept < self.most_kept
+            && let Some(page) = self.coming.pop_front()
+        {
             if self.resident(page) {
                 continue;
             }
-            let likelihood = self.prefetch.likelihood(rank);
+            let Some(slot) = self.slot_for_coming(counts) else {
+                self.coming.push_front(page);
+                break;
+            };
+            let job = self.start(page, slot, Origin::Guess, counts);
+            self.slots[slot].kept = true;
+            self.kept += 1;
+            return Some(job);
+        }
+        while let Some((page, guess)) = self.guesses.pop_front() {
+            if self.resident(page) {
+                continue;
+            }
+            let likelihood = self.prefetch.likelihood(guess);
             if let Some(slot) = self.slot_for_guess(page, likelihood, counts) {
                 return Some(self.start(page, slot, Origin::Guess, counts));
             }
@@ -327,6 +422,7 @@ impl Table {
             page,
             content: Content::Reading(origin),
             ahead: matches!(origin, Origin::Certain | Origin::Guess),
+            kept: false,
         };
         self.slot_of[page as usize] = slot as u32;
         if origin == Origin::Demand {
@@ -383,6 +479,22 @@ impl Table {
         Some(slot)
     }
 
+    /// A slot for what a chunk takes next: as if it were waited for, but never that of another expert of the same layer.
+    fn slot_for_coming(&mut self, counts: &Counts) -> Option<usize> {
+        if let Some(slot) = self.free.pop() {
+            return Some(slot as usize);
+        }
+        let slot = self.policy.victim(self.layer)?;
+        if self
+            .of_layer(self.coming_to)
+            .contains(&self.slots[slot].page)
+        {
+            return None;
+        }
+        self.evict(slot, counts);
+        Some(slot)
+    }
+
     fn evict(&mut self, slot: usize, counts: &Counts) {
         self.policy.withhold(slot);
         let state = &mut self.slots[slot];
@@ -414,6 +526,7 @@ impl Table {
                 self.slots[job.slot].content = Content::Page;
                 match wanted {
                     Some(expert) => self.want[expert] = Want::Ready(job.slot as u32),
+                    None if self.slots[job.slot].kept => {}
                     None => self.policy.offer(job.slot, job.page),
                 }
             }
@@ -421,6 +534,7 @@ impl Table {
                 self.slot_of[job.page as usize] = NONE;
                 self.slots[job.slot].content = Content::Nothing;
                 self.slots[job.slot].ahead = false;
+                self.kept -= usize::from(std::mem::take(&mut self.slots[job.slot].kept));
                 self.free.push(job.slot as u32);
                 match wanted {
                     Some(expert) => {
@@ -444,9 +558,9 @@ mod tests {
 
     /// Expert 5 of `layer` is guessed, is not read, and the layer takes another expert or that one.
     fn guessed(table: &mut Table, counts: &Counts, layer: usize, taken: u32) {
-        table.guess(table.page(layer, 5), 0);
-        table.begin(layer, &[(taken, 1)], counts);
-        table.end(&[(taken, 1)]);
+        table.guess(layer, Sight::LayerBefore, &[5]);
+        table.begin(layer, &[(taken, 1), (7, 1)], counts);
+        table.end(&[(taken, 1), (7, 1)]);
     }
 
     #[test]
@@ -459,7 +573,7 @@ mod tests {
         table.end(&seven);
         guessed(&mut table, &counts, 1, 5);
         guessed(&mut table, &counts, 2, 4);
-        table.guess(table.page(3, 5), 0);
+        table.guess(3, Sight::LayerBefore, &[5]);
         assert_eq!(table.guesses.len(), 1);
     }
 }

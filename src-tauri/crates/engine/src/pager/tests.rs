@@ -325,10 +325,10 @@ fn many_at_once_get_through_with_the_fewest_slots() {
                 for round in 0..50 {
                     pager.step(1);
                     let layer = (round as usize + thread as usize) % LAYERS;
-                    pager.guess(
-                        (layer + 1) % LAYERS,
-                        &[(round + thread) % 8, (round + 3) % 8],
-                    );
+                    let next = (layer + 1) % LAYERS;
+                    let likely = [(round + thread) % 8, (round + 3) % 8];
+                    pager.guess(next, Sight::LayerBefore, &likely);
+                    pager.expect(next, &once(&[round % 4, 5]), round % 3 == 0);
                     let pair = [(round * thread) % 4, 4 + (round + thread) % 4];
                     take_arriving(bench, pager, layer, &pair).unwrap();
                 }
@@ -445,7 +445,7 @@ fn a_guess_never_takes_the_place_of_something_hotter() {
     // A use is worth half after 50 tokens, a guess 0.6 at first.
     for _ in 0..60 {
         pager.step(1);
-        pager.guess(3, &[5]);
+        pager.guess(3, Sight::BeforeAttention, &[5]);
         take(&bench, &pager, 0, &[0, 1]).unwrap();
     }
     let expert = bench.container.records().bytes() as u64;
@@ -453,6 +453,93 @@ fn a_guess_never_takes_the_place_of_something_hotter() {
     assert_eq!((resident().len(), &resident()[..2]), (4, &[0, 1][..]));
     assert_eq!(resident()[3], 3 * EXPERTS as u32 + 5);
     assert_eq!(pager.statistics().misses, read);
+}
+
+#[test]
+fn what_a_chunk_takes_next_comes_meanwhile_and_stays() {
+    let (bench, _model) = Bench::new();
+    let pager = bench.pager(20);
+    let record = bench.container.records().bytes() as u64;
+    let of =
+        |experts: std::ops::Range<u32>| -> Vec<(u32, u32)> { experts.map(|e| (e, 9)).collect() };
+    pager.step(36);
+    // Half of the 18 slots that can be spared.
+    pager.expect(1, &of(0..8), true);
+    bench.until(|| pager.statistics().ahead_bytes == 8 * record);
+    // More goes through the other slots than they hold; what is kept stays.
+    for layer in [0, 2, 3] {
+        take(&bench, &pager, layer, &[0, 1, 2, 3, 4, 5, 6, 7]).unwrap();
+    }
+    let before = pager.statistics();
+    assert_eq!((before.misses, before.useful, before.wasted), (24, 0, 0));
+    take(&bench, &pager, 1, &[0, 1, 2, 3, 4, 5, 6, 7]).unwrap();
+    let numbers = pager.statistics();
+    assert_eq!((numbers.misses, numbers.useful, numbers.wasted), (24, 8, 0));
+    assert_eq!(pager.shared.lock().kept(), 0);
+}
+
+#[test]
+fn what_a_chunk_does_not_take_after_all_is_let_go() {
+    let (bench, _model) = Bench::new();
+    let pager = bench.pager(12);
+    let record = bench.container.records().bytes() as u64;
+    // Guesses that many tokens stand for are believed; of five slots that can be spared, all are kept.
+    pager.step(36);
+    pager.expect(
+        1,
+        &[(0, 30), (1, 30), (2, 30), (4, 30), (5, 30), (6, 30)],
+        false,
+    );
+    bench.until(|| pager.statistics().ahead_bytes == 5 * record);
+    assert_eq!(pager.shared.lock().kept(), 5);
+    take(&bench, &pager, 1, &[6, 7]).unwrap();
+    assert_eq!(pager.shared.lock().kept(), 0);
+    // So does one who does not ask at all.
+    pager.expect(2, &[(3, 30)], true);
+    bench.until(|| pager.statistics().ahead_bytes == 6 * record);
+    assert_eq!(pager.shared.lock().kept(), 1);
+    pager.step(1);
+    assert_eq!(pager.shared.lock().kept(), 0);
+    // All of it leaves when others come, and was for nothing.
+    for layer in [0, 3] {
+        take(&bench, &pager, layer, &[0, 1, 2, 3, 4, 5, 6, 7]).unwrap();
+    }
+    let numbers = pager.statistics();
+    assert_eq!((numbers.useful, numbers.wasted), (0, 6));
+}
+
+#[test]
+fn with_the_fewest_slots_nothing_is_kept() {
+    let (bench, _model) = Bench::new();
+    let pager = bench.pager(3);
+    pager.step(36);
+    for layer in 0..LAYERS {
+        pager.expect(layer, &once(&[0, 1, 2, 3, 4, 5, 6, 7]), true);
+        take(&bench, &pager, layer, &[0, 1, 2, 3, 4, 5, 6, 7]).unwrap();
+    }
+    let numbers = pager.statistics();
+    assert_eq!((numbers.misses, numbers.ahead_bytes), (32, 0));
+}
+
+#[test]
+fn a_guess_that_fails_to_be_read_keeps_no_slot() {
+    let (bench, _model) = Bench::new();
+    let pager = bench.pager(20);
+    bench
+        .broken
+        .lock()
+        .unwrap()
+        .extend([EXPERTS + 2, EXPERTS + 3]);
+    pager.step(36);
+    pager.expect(1, &once(&[2, 3, 4]), true);
+    let record = bench.container.records().bytes() as u64;
+    bench.until(|| {
+        pager.statistics().ahead_bytes == record && bench.order.lock().unwrap().len() >= 3
+    });
+    bench.until(|| pager.shared.lock().ahead_reading == 0);
+    assert_eq!(pager.shared.lock().kept(), 1);
+    bench.broken.lock().unwrap().clear();
+    take(&bench, &pager, 1, &[2, 3, 4]).unwrap();
 }
 
 #[test]
