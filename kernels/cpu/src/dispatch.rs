@@ -43,16 +43,20 @@ macro_rules! wide_at {
 }
 pub(crate) use wide_at;
 
-/// [`wide_at`] at the [`level`](crate::dispatch::level) of this process.
+/// [`wide_at`] at the [`level`](crate::dispatch::level) of this process; `name::at` takes the level.
 macro_rules! wide {
     ($(#[$doc:meta])* $vis:vis fn $name:ident<$lanes:ident>($($arg:ident : $t:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+        pub(crate) mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::dispatch::wide_at! {
+                pub(crate) fn at<$lanes>($($arg: $t),*) $(-> $ret)? $body
+            }
+        }
         $(#[$doc])*
         #[inline]
         $vis fn $name($($arg: $t),*) $(-> $ret)? {
-            $crate::dispatch::wide_at! {
-                fn at<$lanes>($($arg: $t),*) $(-> $ret)? $body
-            }
-            at($crate::dispatch::level(), $($arg),*)
+            $name::at($crate::dispatch::level(), $($arg),*)
         }
     };
 }

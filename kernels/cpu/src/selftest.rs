@@ -1,13 +1,14 @@
 //! Whether an instruction set computes on this machine what the baseline computes.
 //!
-//! Each kernel multiplies a small matrix, with whole and partial groups, packets, blocks and lines in it, once for one token and once for several;
-//! every bit of every result must be that of the baseline. It takes about a millisecond.
+//! Each kernel multiplies a small matrix, with whole and partial groups, packets, blocks and lines in it, once for one token and once for several,
+//! and everything between the products runs on vectors of odd lengths; every bit of every result must be that of the baseline. It takes
+//! about a millisecond.
 
 use crate::activations::Activations;
 use crate::dispatch::Level;
 use crate::matrix::{Elements, Matrix, Scales};
 use crate::product::{Arithmetic, times};
-use crate::{mxfp4, q8_0};
+use crate::{attention, mxfp4, q8_0, vector};
 
 /// A group of eight and five rows, so that two groups meet and one is partial.
 const ROWS: usize = 13;
@@ -23,7 +24,7 @@ pub(crate) fn agrees(level: Level) -> bool {
     [1, TOKENS].into_iter().all(|n| {
         let results = |level| eight_bit(level, n).into_iter().chain(f32_vectors(level, n));
         results(level).eq(results(Level::Baseline))
-    })
+    }) && between_products(level) == between_products(Level::Baseline)
 }
 
 fn bits(out: &[f32]) -> Vec<u32> {
@@ -111,6 +112,65 @@ fn f32_vectors(level: Level, n: usize) -> Vec<Vec<u32>> {
     results
 }
 
+/// Attention, norms, activations, the router's scores, pooling and the sampler's exponentials, on vectors with whole and partial registers.
+fn between_products(level: Level) -> Vec<Vec<u32>> {
+    const WIDTH: usize = 3 * 64 + 11;
+    const HEADS: usize = 5;
+    const COUNT: usize = attention::ROWS - 1;
+    let all = vectors(HEADS + COUNT + 4, WIDTH);
+    let (q, rest) = all.split_at(HEADS * WIDTH);
+    let (rows, rest) = rest.split_at(COUNT * WIDTH);
+    let rows: Vec<&[f32]> = rows.chunks_exact(WIDTH).collect();
+    let (x, rest) = rest.split_at(WIDTH);
+    let (y, rest) = rest.split_at(WIDTH);
+    let (z, _) = rest.split_at(WIDTH);
+    let mut results = Vec::new();
+
+    let mut scores = vec![0.0; HEADS * COUNT];
+    attention::dots::at(level, q, WIDTH, &rows, &mut scores, COUNT);
+    let mut sums = q.to_vec();
+    attention::add_rows::at(level, &scores, COUNT, &rows, WIDTH, &mut sums);
+    results.extend([bits(&scores), bits(&sums)]);
+
+    let top = vector::largest::at(level, x, f32::NEG_INFINITY);
+    let mut heat = vec![0.0; WIDTH];
+    vector::boltzmann::at(level, x, top, 0.7, &mut heat);
+    let heat = heat
+        .iter()
+        .flat_map(|v| [v.to_bits() as u32, (v.to_bits() >> 32) as u32]);
+    results.extend([bits(&[top, vector::dot::at(level, x, y)]), heat.collect()]);
+
+    let mut columns = vec![0.0; COUNT];
+    vector::positive_sum::at(level, &scores, COUNT, &x[..HEADS], &mut columns);
+    let (mut sum, mut pooled) = (y.to_vec(), z.to_vec());
+    let mut most = x.to_vec();
+    vector::max_into::at(level, &mut most, y);
+    vector::pool::at(level, x, &most, z, &mut sum, &mut pooled);
+    results.extend([columns, most, sum, pooled].map(|v| bits(&v)));
+
+    let changed = |change: &dyn Fn(&mut [f32])| {
+        let mut out = x.to_vec();
+        change(&mut out);
+        bits(&out)
+    };
+    let (cos, sin) = (&y[..WIDTH / 2], &z[..WIDTH / 2]);
+    let even = WIDTH / 2 * 2;
+    results.extend([
+        changed(&|out| vector::add_scaled::at(level, out, 0.3, y)),
+        changed(&|out| vector::scale_by::at(level, out, 0.3)),
+        changed(&|out| vector::rms_in_place::at(level, out, 1e-6)),
+        changed(&|out| vector::rms::at(level, y, 1e-6, out)),
+        changed(&|out| vector::rms_norm::at(level, y, z, 1e-6, out)),
+        changed(&|out| vector::rms_norm_in_place::at(level, out, z, 1e-6)),
+        changed(&|out| vector::rotate::at(level, &mut out[..even], cos, sin)),
+        changed(&|out| vector::rotate_back::at(level, &mut out[..even], cos, sin)),
+        changed(&|out| vector::sqrt_softplus::at(level, out)),
+        changed(&|out| vector::swiglu::at(level, out, y, 1.5, 0.7)),
+        changed(&|out| out[0] = vector::exp_sum::at(level, &mut out[1..], top)),
+    ]);
+    results
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +187,18 @@ mod tests {
                 assert!(result.iter().all(|b| f32::from_bits(*b).is_finite()));
                 assert!(result.iter().any(|b| f32::from_bits(*b) != 0.0));
             }
+        }
+    }
+
+    #[test]
+    fn what_lies_between_products_is_computed_with_every_function() {
+        let results = between_products(Level::Baseline);
+        assert_eq!(results.len(), 19);
+        for (i, result) in results.iter().enumerate() {
+            // The exponentials of the sampler come as the halves of wider numbers.
+            let ordinary = i == 3 || result.iter().all(|b| f32::from_bits(*b).is_finite());
+            assert!(ordinary && result.iter().any(|b| *b << 1 != 0), "{i}");
+            assert!(results[..i].iter().all(|other| other != result), "{i}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Small vector functions: dot products, norms, rotations, and the scalar functions of the network.
 
 use crate::dispatch::wide;
-use crate::lanes::LANES;
+use crate::lanes::{LANES, Lanes};
 
 wide! {
     /// Dot product of two slices of equal length, over [`LANES`] partial sums.
@@ -28,15 +28,23 @@ wide! {
     }
 }
 
-/// `1 / sqrt(mean(x^2) + eps)`.
-pub fn inverse_rms(x: &[f32], eps: f32) -> f32 {
-    1.0 / (dot(x, x) / x.len() as f32 + eps).sqrt()
+wide! {
+    /// `1 / sqrt(mean(x^2) + eps)`.
+    pub fn inverse_rms<S>(x: &[f32], eps: f32) -> f32 {
+        inverse_rms_of::<S>(x, eps)
+    }
+}
+
+/// The same for the functions here: asking for a level in one that runs at a level would not end in the self-test.
+#[inline(always)]
+fn inverse_rms_of<S: Lanes>(x: &[f32], eps: f32) -> f32 {
+    1.0 / (S::dot(x, x) / x.len() as f32 + eps).sqrt()
 }
 
 wide! {
     /// RMS norm without a weight, in place.
     pub fn rms_in_place<S>(x: &mut [f32], eps: f32) {
-        let r = inverse_rms(x, eps);
+        let r = inverse_rms_of::<S>(x, eps);
         for v in x {
             *v *= r;
         }
@@ -46,7 +54,7 @@ wide! {
 wide! {
     /// RMS norm without a weight.
     pub fn rms<S>(x: &[f32], eps: f32, out: &mut [f32]) {
-        let r = inverse_rms(x, eps);
+        let r = inverse_rms_of::<S>(x, eps);
         for (o, v) in out.iter_mut().zip(x) {
             *o = v * r;
         }
@@ -56,7 +64,7 @@ wide! {
 wide! {
     /// RMS norm with a weight: `out = x / rms(x) * weight`.
     pub fn rms_norm<S>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-        let r = inverse_rms(x, eps);
+        let r = inverse_rms_of::<S>(x, eps);
         for ((o, v), w) in out.iter_mut().zip(x).zip(weight) {
             *o = v * r * w;
         }
@@ -66,7 +74,7 @@ wide! {
 wide! {
     /// RMS norm with a weight, in place.
     pub fn rms_norm_in_place<S>(x: &mut [f32], weight: &[f32], eps: f32) {
-        let r = inverse_rms(x, eps);
+        let r = inverse_rms_of::<S>(x, eps);
         for (v, w) in x.iter_mut().zip(weight) {
             *v = *v * r * w;
         }
