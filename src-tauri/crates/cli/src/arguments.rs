@@ -70,7 +70,7 @@ pub struct ModelOptions {
     /// Threads to compute on; one for each core when not given
     #[arg(long, value_name = "N", value_parser = count)]
     pub threads: Option<usize>,
-    /// Most memory for experts: 8G, 500M or bytes; what this process may use when not given
+    /// Most memory for experts: 8G, 500MB, 1.5GiB or bytes; what this process may use when not given
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub cache: Option<u64>,
     /// Record which experts every token goes to, for `fastar simulate`
@@ -142,7 +142,7 @@ pub struct ServeOptions {
     /// Temperature of answers, 0 or more
     #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
     pub temp: Option<f32>,
-    /// Most memory for experts: 8G, 500M or bytes; what the settings say, or what this process may use, when not given
+    /// Most memory for experts: 8G, 500MB, 1.5GiB or bytes; what the settings say, or what this process may use, when not given
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub cache: Option<u64>,
 }
@@ -499,22 +499,13 @@ fn count(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "it must be a whole number, 1 or more".into())
 }
 
-/// Bytes, with k, M, G or T for powers of 1000.
+/// Bytes, as [`bytes`] reads them.
 fn size(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
-        Some((at, 'M')) => (&text[..at], 1e6),
-        Some((at, 'G')) => (&text[..at], 1e9),
-        Some((at, 'T')) => (&text[..at], 1e12),
-        _ => (text, 1.0),
-    };
-    number
-        .parse()
-        .ok()
-        .map(|number: f64| number * unit)
-        .filter(|bytes| (0.0..=1e15).contains(bytes))
-        .map(|bytes| bytes as u64)
-        .ok_or_else(|| "it must be a number of bytes, for example 8G or 500M".into())
+    match bytes(text) {
+        Some(bytes) if bytes <= 1e15 => Ok(bytes as u64),
+        Some(_) => Err("it is more than any computer has; 1000T is the most".into()),
+        None => Err("it must be a number of bytes, for example 8G, 500MB or 1.5GiB".into()),
+    }
 }
 
 fn slots(text: &str) -> Result<Slots, String> {
@@ -530,18 +521,30 @@ fn slots(text: &str) -> Result<Slots, String> {
     slots.ok_or_else(|| "it must be a whole number, 1 or more, or a part such as 10%".into())
 }
 
-/// Bytes a second, with k, M or G for thousands, millions and billions.
-fn rate(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
-        Some((at, 'M')) => (&text[..at], 1e6),
-        Some((at, 'G')) => (&text[..at], 1e9),
-        _ => (text, 1.0),
+/// A number of bytes as people write it: alone or with k, M, G or T for powers of 1000, in either case, which a B may follow; KiB, MiB, GiB and TiB are
+/// powers of 1024.
+fn bytes(text: &str) -> Option<f64> {
+    let text = text.trim().to_ascii_lowercase();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.'));
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let unit = match unit.trim_start() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "t" | "tb" => 1e12,
+        "kib" => 1024.0,
+        "mib" => 1_048_576.0,
+        "gib" => 1_073_741_824.0,
+        "tib" => 1_099_511_627_776.0,
+        _ => return None,
     };
-    number
-        .parse()
-        .ok()
-        .map(|number: f64| number * unit)
+    number.parse::<f64>().ok().map(|number| number * unit)
+}
+
+/// Bytes a second, as [`bytes`] reads them.
+fn rate(text: &str) -> Result<u64, String> {
+    bytes(text)
         .filter(|bytes| (1000.0..1e12).contains(bytes))
         .map(|bytes| bytes as u64)
         .ok_or_else(|| "it must be a number of bytes a second, 1000 or more, for example 5M".into())
@@ -627,10 +630,30 @@ mod tests {
     #[test]
     fn a_size_has_a_unit() {
         assert_eq!(
-            ["8G", "500M", "1.5T", "0", "20k", "7"].map(size),
-            [8_000_000_000, 500_000_000, 1_500_000_000_000, 0, 20_000, 7].map(Ok)
+            [
+                "8G", "500M", "1.5T", "0", "20k", "7", "8g", "10GB", "1.5 GiB", "2kib", " 3 MB ",
+                "9b",
+            ]
+            .map(size),
+            [
+                8_000_000_000,
+                500_000_000,
+                1_500_000_000_000,
+                0,
+                20_000,
+                7,
+                8_000_000_000,
+                10_000_000_000,
+                1_610_612_736,
+                2048,
+                3_000_000,
+                9,
+            ]
+            .map(Ok)
         );
-        for wrong in ["", "G", "big", "-1", "NaN", "infG", "1e300", "8GB", "5é"] {
+        for wrong in [
+            "", "G", "big", "-1", "NaN", "infG", "1e300", "8GBB", "8i", "5é", "2000T",
+        ] {
             assert!(size(wrong).is_err(), "{wrong:?}");
         }
     }

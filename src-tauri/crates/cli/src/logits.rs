@@ -1,7 +1,7 @@
 //! `fastar logits`: the engine's raw numbers for given token ids, for comparing it with other implementations.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use fastar_engine::Options;
@@ -45,6 +45,17 @@ fn read_ids(path: &Path) -> Result<Vec<u32>, Failure> {
         .map_err(|e| Failure::Error(format!("{name} is not a JSON list of token ids ({e}).")))
 }
 
+/// Whether a file is empty or begins as one written here does: the length of a header, and a header.
+fn is_safetensors(path: &Path) -> io::Result<bool> {
+    let mut begin = Vec::new();
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.take(9).read_to_end(&mut begin)?;
+    let header = begin.first_chunk().map(|n| u64::from_le_bytes(*n));
+    let fits = header.is_some_and(|n| n.checked_add(8).is_some_and(|end| end <= length));
+    Ok(begin.is_empty() || (fits && begin.get(8) == Some(&b'{')))
+}
+
 fn refuse_inputs_as_output(options: &LogitsOptions) -> Result<(), Failure> {
     if options.model.trace.as_ref() == Some(&options.out) {
         return Err(Failure::Usage(
@@ -72,6 +83,14 @@ fn refuse_inputs_as_output(options: &LogitsOptions) -> Result<(), Failure> {
     if is_input {
         return Err(Failure::Usage(format!(
             "--out {} is one of the files to be read.",
+            options.out.display()
+        )));
+    }
+    if !is_safetensors(&out)
+        .map_err(|e| Failure::Error(format!("Could not open {}: {e}.", options.out.display())))?
+    {
+        return Err(Failure::Error(format!(
+            "{} is a file of another kind, which would be lost; choose another name for --out.",
             options.out.display()
         )));
     }

@@ -400,8 +400,19 @@ fn logits_replace_no_device_pipe_folder_or_link() {
         assert!(!out.is_file(), "it was replaced");
     }
     let (real, link) = (folder.path().join("real"), folder.path().join("link"));
-    fs::write(&real, "old").unwrap();
+    fs::write(&real, "notes").unwrap();
     std::os::unix::fs::symlink(&real, &link).unwrap();
+    let ended = run(&link);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.err.contains("is a file of another kind"),
+        "{}",
+        ended.err
+    );
+    assert_eq!(fs::read(&real).unwrap(), b"notes");
+    fs::write(&real, "").unwrap();
+    assert_eq!(run(&link).code, Some(0));
+    // An older one may be replaced.
     assert_eq!(run(&link).code, Some(0));
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(SafeTensors::deserialize(&fs::read(&real).unwrap()).is_ok());

@@ -336,7 +336,7 @@ fn a_folder_of_links_converts_and_a_link_as_target_stays_a_link() {
         symlink(blobs.path.join(name), linked.join(name)).unwrap();
     }
     let real = keep.path().join("real.fst");
-    fs::write(&real, b"old").unwrap();
+    fs::write(&real, b"FST\0 an older one").unwrap();
     let link = keep.path().join("link.fst");
     symlink(&real, &link).unwrap();
     convert(&linked, &link, &mut |_, _| {}).unwrap();

@@ -402,11 +402,12 @@ fn a_target_that_cannot_be_is_refused() {
 #[test]
 fn a_failed_conversion_leaves_the_old_file_as_it_was() {
     let mut folder = Folder::written();
-    fs::write(folder.out(), b"precious").unwrap();
+    let old = b"FST\0 precious";
+    fs::write(folder.out(), old).unwrap();
     folder.tensors.remove("norm.weight");
     folder.write();
     folder.convert().unwrap_err();
-    assert_eq!(fs::read(folder.out()).unwrap(), b"precious");
+    assert_eq!(fs::read(folder.out()).unwrap(), old);
 }
 
 #[cfg(unix)]

@@ -7,11 +7,23 @@ use std::path::{Path, PathBuf};
 
 use super::journal::sync_folder;
 use crate::error::{Error, Result, shown_path};
+use crate::format::MAGIC;
 
 /// Longest target name to which the endings can still be added (file systems allow 255 bytes).
 const MOST_NAME_BYTES: usize = 230;
 /// Bytes after which the system is told to begin with writing them.
 const PENDING_BYTES: u64 = 64 << 20;
+
+/// Whether nothing but an older container, or nothing at all, would be lost if a file of this name were written.
+fn may_be_replaced(path: &Path) -> io::Result<bool> {
+    let mut begin = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(MAGIC.len() as u64).read_to_end(&mut begin)?,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(e) => return Err(e),
+    };
+    Ok(begin.is_empty() || begin == MAGIC)
+}
 
 /// Where the container will be.
 pub(crate) struct Output {
@@ -69,6 +81,11 @@ impl Output {
             .map_err(|e| Error::io("open", &folder, e))?;
         if inputs.contains(&real) {
             return Err(fail("it is one of the files to be converted."));
+        }
+        if !may_be_replaced(&target).map_err(|e| Error::io("open", &target, e))? {
+            return Err(fail(
+                "it is a file of another kind, which would be lost. Choose another name, or move it away.",
+            ));
         }
         let mut partial_name = if name.len() > MOST_NAME_BYTES {
             OsString::from(format!(
@@ -367,6 +384,21 @@ mod tests {
         let error = output.check_room(u64::MAX, 0).unwrap_err().to_string();
         assert!(error.contains("needs 18446744 TB"), "{error}");
         assert!(error.contains("free. Free some space"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let notes = folder.path().join("notes.txt");
+        fs::write(&notes, "FST and other things to remember").unwrap();
+        let error = Output::prepare(&notes, &[]).err().unwrap().to_string();
+        assert!(error.contains("notes.txt"), "{error}");
+        assert!(error.contains("file of another kind"), "{error}");
+        let older = folder.path().join("older.fst");
+        for content in [&b""[..], b"FST\0 of any version"] {
+            fs::write(&older, content).unwrap();
+            assert!(Output::prepare(&older, &[]).is_ok());
+        }
     }
 
     #[test]
