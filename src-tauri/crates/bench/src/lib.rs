@@ -17,6 +17,7 @@ mod shape;
 
 pub use error::{Error, Result};
 pub use generate::{Recipe, generate};
+pub use peer::end_peer;
 pub use report::{About, Bar, Line, Model, Report, Unit};
 pub use run::{Group, Options, run};
 pub use shape::{Dense, Shape, bytes_per_token};

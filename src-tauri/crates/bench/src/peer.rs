@@ -1,11 +1,53 @@
 //! Another engine's benchmark command: running it, and reading what it says. Understood is llama.cpp's `llama-bench`, whose forks print the
 //! same: JSON (`-o json`), and the table it prints when not asked for anything else.
+//!
+//! It runs in a process group of its own, which is ended whole when it takes too long, says too much or is no longer wanted.
 
-use std::process::{Command, Stdio};
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 use crate::{Error, Result};
+
+/// A run that takes longer is ended; the help of `fastar bench` says so.
+const MOST_MINUTES: u64 = 30;
+/// A benchmark prints some lines; whatever prints more than this is none.
+const MOST_BYTES: u64 = 4 << 20;
+/// So often it is seen whether a run is still wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The peer that runs now, by the number of its process group. None once it has been waited for: the number may then be another's.
+static RUNNING: Mutex<Option<u32>> = Mutex::new(None);
+
+fn running() -> MutexGuard<'static, Option<u32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the peer that runs now, if one does, with everything it has started. For a program that is about to end.
+pub fn end_peer() {
+    // Held, so that the number stays that of the peer.
+    if let Some(group) = *running() {
+        kill(group);
+    }
+}
+
+#[cfg(unix)]
+fn kill(group: u32) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    let group = i32::try_from(group).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        // That all of it has ended already is as well.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+#[cfg(not(unix))]
+fn kill(_group: u32) {}
 
 /// What was timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,34 +70,124 @@ pub struct Speed {
 /// Runs the command in a shell and returns the speeds it reports. What it says besides goes where ours goes.
 ///
 /// # Errors
-/// When it cannot be run, fails, or says nothing that is understood.
-pub fn run(command: &str) -> Result<Vec<Speed>> {
+/// When it cannot be run, fails, takes or prints too much, or says nothing that is understood; when `stop` is set.
+pub fn run(command: &str, stop: &AtomicBool) -> Result<Vec<Speed>> {
+    let text = printed(command, stop, Duration::from_secs(60 * MOST_MINUTES))?;
+    let speeds = speeds(&text);
+    if speeds.is_empty() {
+        return Err(problem(
+            command,
+            "printed no speed that is understood, as `llama-bench -p 0 -n 24 -o json` does".into(),
+        ));
+    }
+    Ok(speeds)
+}
+
+fn problem(command: &str, problem: String) -> Error {
+    Error::Peer {
+        command: command.to_owned(),
+        problem,
+    }
+}
+
+/// What the command prints. Where that is an error, nothing of it runs any more that is still in its process group.
+fn printed(command: &str, stop: &AtomicBool, most: Duration) -> Result<String> {
     let (shell, flag) = if cfg!(windows) {
         ("cmd", "/C")
     } else {
         ("sh", "-c")
     };
-    let peer = |problem: String| Error::Peer {
-        command: command.to_owned(),
-        problem,
-    };
-    let output = Command::new(shell)
+    let mut shell = Command::new(shell);
+    shell
         .args([flag, command])
         .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|e| peer(format!("could not be started: {e}")))?;
-    if !output.status.success() {
-        return Err(peer(format!("failed ({})", output.status)));
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut shell, 0);
+    let mut child = {
+        let mut running = running();
+        let child = shell
+            .spawn()
+            .map_err(|e| problem(command, format!("could not be started: {e}")))?;
+        *running = Some(child.id());
+        child
+    };
+    let printed = output(&mut child, command, stop, most);
+    if let Some(group) = running().take() {
+        kill(group);
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let speeds = speeds(&text);
-    if speeds.is_empty() {
-        return Err(peer(
-            "printed no speed that is understood, as `llama-bench -p 0 -n 24 -o json` does".into(),
+    // Where there are no groups, the shell at least ends.
+    let _ = child.kill();
+    let _ = child.wait();
+    printed
+}
+
+/// Reads until the command ends and says whether it ended well. It is not waited for here where it does not.
+fn output(child: &mut Child, command: &str, stop: &AtomicBool, most: Duration) -> Result<String> {
+    let end = Instant::now() + most;
+    let go_on = || {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
+        if Instant::now() >= end {
+            let minutes = most.as_secs() / 60;
+            return Err(problem(
+                command,
+                format!("had not ended after {minutes} minutes and was stopped"),
+            ));
+        }
+        Ok(())
+    };
+    let (sender, receiver) = mpsc::channel();
+    let out = child.stdout.take();
+    // It ends with the command: then there is nobody left who could write.
+    std::thread::Builder::new()
+        .name("fastar-peer".into())
+        .spawn(move || {
+            let mut bytes = Vec::new();
+            let read = out.map_or(Ok(0), |out| {
+                out.take(MOST_BYTES + 1).read_to_end(&mut bytes)
+            });
+            // Nobody may wait any more.
+            let _ = sender.send(read.map(|_| bytes));
+        })
+        .map_err(Error::Threads)?;
+    let bytes = loop {
+        match receiver.recv_timeout(LOOK_EVERY) {
+            Ok(read) => {
+                break read.map_err(|e| problem(command, format!("could not be read: {e}")))?;
+            }
+            Err(RecvTimeoutError::Timeout) => go_on()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(problem(command, "could not be read".into()));
+            }
+        }
+    };
+    if bytes.len() as u64 > MOST_BYTES {
+        let most = MOST_BYTES >> 20;
+        return Err(problem(
+            command,
+            format!("printed more than {most} MiB and was stopped; a benchmark prints some lines"),
         ));
     }
-    Ok(speeds)
+    let status = loop {
+        let mut running = running();
+        let ended = child
+            .try_wait()
+            .map_err(|e| problem(command, format!("could not be waited for: {e}")))?;
+        if let Some(status) = ended {
+            *running = None;
+            break status;
+        }
+        drop(running);
+        go_on()?;
+        std::thread::sleep(LOOK_EVERY);
+    };
+    if !status.success() {
+        return Err(problem(command, format!("failed ({status})")));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The speeds in what a peer prints: those of prompts and answers from an empty context.
@@ -195,7 +327,8 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_command_that_does_not_do_it_is_named_with_what_it_did() {
-        let sentence = |command: &str| run(command).unwrap_err().to_string();
+        let stop = AtomicBool::new(false);
+        let sentence = |command: &str| run(command, &stop).unwrap_err().to_string();
         let failed = sentence("exit 3");
         assert!(
             failed.contains("`exit 3` failed (exit status: 3)"),
@@ -206,7 +339,61 @@ mod tests {
             silent.contains("`echo 12` printed no speed") && silent.contains("llama-bench"),
             "{silent}"
         );
-        let speeds = run("printf '| test | t/s |\\n| tg8 | 2.5 ± 0.1 |\\n'").unwrap();
+        let speeds = run("printf '| test | t/s |\\n| tg8 | 2.5 ± 0.1 |\\n'", &stop).unwrap();
         assert_eq!(speeds, [speed(Test::Answer(8), 2.5)]);
+    }
+
+    /// Waits until a process has ended, or fails.
+    #[cfg(target_os = "linux")]
+    fn ends(pid: &str) {
+        let is_there = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+            // One that nobody has waited for yet has ended all the same.
+            stat.is_ok_and(|stat| !stat.contains(") Z "))
+        };
+        let since = Instant::now();
+        while is_there() {
+            assert!(since.elapsed() < Duration::from_secs(60), "{pid} runs on");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn whatever_a_command_does_it_ends_with_all_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        // Its child writes nothing and does not end by itself; then it goes on in its own way.
+        let child = format!("sleep 100000 & echo $! > '{}'", file.display());
+        let pid = || std::fs::read_to_string(&file).unwrap();
+        let never = AtomicBool::new(false);
+        let hour = Duration::from_secs(3600);
+
+        let endless = format!("{child}; yes");
+        let sentence = printed(&endless, &never, hour).unwrap_err().to_string();
+        assert!(sentence.contains("printed more than 4 MiB"), "{sentence}");
+        ends(&pid());
+
+        let slow = format!("{child}; wait");
+        let sentence = printed(&slow, &never, Duration::from_millis(500))
+            .unwrap_err()
+            .to_string();
+        assert!(sentence.contains("was stopped"), "{sentence}");
+        ends(&pid());
+
+        std::fs::remove_file(&file).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| printed(&slow, &stop, hour));
+            while std::fs::read_to_string(&file)
+                .unwrap_or_default()
+                .is_empty()
+            {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(matches!(run.join().unwrap(), Err(Error::Stopped)));
+        });
+        ends(&pid());
     }
 }

@@ -397,7 +397,7 @@ impl Run<'_> {
                     ours.push((*test, resident.rate(*test, self.stop)?));
                 }
             }
-            for Speed { test, rate } in peer::run(command)? {
+            for Speed { test, rate } in peer::run(command, self.stop)? {
                 self.go_on()?;
                 let known = ours.iter().find(|(t, _)| *t == test).map(|(_, rate)| *rate);
                 let done = match known {

@@ -350,7 +350,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N", value_parser = count, default_value = "5")]
     pub rounds: usize,
     /// Benchmark command of another engine to compare with, by turns: one that prints what llama-bench prints, such as
-    /// "llama-bench -m FILE -p 256 -n 24 -r 1 -o json"
+    /// "llama-bench -m FILE -p 256 -n 24 -r 1 -o json". One that takes longer than 30 minutes is ended
     #[arg(long, value_name = "COMMAND")]
     pub peer: Option<String>,
     /// How many turns

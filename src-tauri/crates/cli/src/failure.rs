@@ -30,7 +30,7 @@ pub enum Failure {
     /// The answer could not be written where it should go.
     #[error("The output could not be written: {0}.")]
     Output(io::Error),
-    /// Ctrl+C.
+    /// Ctrl+C or another signal that asks to end.
     #[error("stopped")]
     Interrupted,
     /// The reader of our output has seen enough.
@@ -69,7 +69,7 @@ impl Failure {
         ExitCode::from(match self {
             Self::ReaderGone => 0,
             Self::Usage(_) => 2,
-            Self::Interrupted => crate::interrupt::EXIT_CODE,
+            Self::Interrupted => crate::interrupt::exit_code(),
             _ => 1,
         })
     }

@@ -1,7 +1,9 @@
-//! Ctrl+C: stops the answer that is being written; ends the program where there is none, or when pressed again.
+//! Being asked to end. Ctrl+C stops the answer that is being written; it ends the program where there is none, or when pressed again. SIGTERM, and
+//! a terminal that is closed, stop long work the same way and end everything else at once. Whichever it is, a temporary folder and another
+//! engine's program that is being measured do not outlive this one.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fastar_app::jobs::Steering;
@@ -9,10 +11,15 @@ use fastar_engine::Cancel;
 
 use crate::failure::Failure;
 
-/// 128 + SIGINT, as shells have it.
-pub const EXIT_CODE: u8 = 130;
+/// What shells add to a signal's number.
+const SIGNALLED: u8 = 128;
+const SIGHUP: u8 = 1;
+const SIGINT: u8 = 2;
+const SIGTERM: u8 = 15;
 
-/// The work that the next Ctrl+C stops.
+/// The signal that came last.
+static LAST: AtomicU8 = AtomicU8::new(SIGINT);
+/// The work that the next signal stops.
 static CURRENT: Mutex<Option<Work>> = Mutex::new(None);
 /// A folder that must not outlive the program.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -25,38 +32,133 @@ enum Work {
     Job(Arc<Steering>),
 }
 
-/// Takes over Ctrl+C. Called once, before anything slow.
-pub fn take_over() -> Result<(), Failure> {
-    ctrlc::set_handler(|| {
-        let stopped = match &*current() {
-            // The second time the person means the program.
-            Some(Work::Answer(cancel)) if !cancel.is_cancelled() => {
-                cancel.cancel();
-                true
-            }
-            Some(Work::File) if !FILE_WORK.load(Ordering::Relaxed) => {
-                FILE_WORK.store(true, Ordering::Relaxed);
-                true
-            }
-            Some(Work::Job(steering)) if !steering.is_stopped() => {
-                steering.stop();
-                true
-            }
-            _ => false,
-        };
-        if !stopped {
-            if let Some(folder) = temporary().take() {
-                // The work may put something new into it meanwhile. What stays nevertheless the next run finds.
-                let mut tries = 0..3;
-                while std::fs::remove_dir_all(&folder).is_err() && tries.next().is_some() {}
-            }
-            std::process::exit(i32::from(EXIT_CODE));
-        }
-    })
-    .map_err(|e| Failure::Error(format!("Ctrl+C could not be taken over: {e}.")))
+/// What a stopped program ends with: 128 and the number of the signal, as shells have it.
+pub fn exit_code() -> u8 {
+    SIGNALLED + LAST.load(Ordering::Relaxed)
 }
 
-/// While `work` runs, a Ctrl+C that ends the program at once removes this folder first.
+/// Takes over Ctrl+C and the like. Called once, before anything slow.
+pub fn take_over() -> Result<(), Failure> {
+    let failed =
+        |e: std::io::Error| Failure::Error(format!("Ctrl+C could not be taken over: {e}."));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(failed)?;
+    // From here on no signal is lost.
+    let mut signals = {
+        let _entered = runtime.enter();
+        Signals::listen().map_err(failed)?
+    };
+    std::thread::Builder::new()
+        .name("fastar-signals".into())
+        .spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    asked_to_end(signals.next().await);
+                }
+            });
+        })
+        .map(drop)
+        .map_err(failed)
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    /// None where it is ignored, as `nohup` has it.
+    hang_up: Option<tokio::signal::unix::Signal>,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: match is_ignored(SIGHUP) {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
+        })
+    }
+
+    /// The number of the next one.
+    async fn next(&mut self) -> u8 {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => SIGINT,
+            _ = self.terminate.recv() => SIGTERM,
+            _ = hang_up => SIGHUP,
+        }
+    }
+}
+
+/// Whether this program was started with a signal ignored. Where nothing tells, it is left alone.
+#[cfg(unix)]
+fn is_ignored(signal: u8) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_none_or(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) -> u8 {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => SIGINT,
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+fn asked_to_end(signal: u8) {
+    LAST.store(signal, Ordering::Relaxed);
+    let stopped = match &*current() {
+        // The second time the person means the program, and so does who sends anything else than Ctrl+C.
+        Some(Work::Answer(cancel)) if signal == SIGINT && !cancel.is_cancelled() => {
+            cancel.cancel();
+            true
+        }
+        Some(Work::File) if !FILE_WORK.load(Ordering::Relaxed) => {
+            FILE_WORK.store(true, Ordering::Relaxed);
+            true
+        }
+        Some(Work::Job(steering)) if !steering.is_stopped() => {
+            steering.stop();
+            true
+        }
+        _ => false,
+    };
+    if !stopped {
+        fastar_bench::end_peer();
+        if let Some(folder) = temporary().take() {
+            // The work may put something new into it meanwhile. What stays nevertheless the next run finds.
+            let mut tries = 0..3;
+            while std::fs::remove_dir_all(&folder).is_err() && tries.next().is_some() {}
+        }
+        std::process::exit(i32::from(exit_code()));
+    }
+}
+
+/// While `work` runs, a signal that ends the program at once removes this folder first.
 pub fn removes<R>(folder: &Path, work: impl FnOnce() -> R) -> R {
     *temporary() = Some(folder.to_owned());
     let result = work();

@@ -2,7 +2,7 @@
 //! fetch, convert or look into model files.
 //!
 //! Only the answer goes to stdout; everything else a person reads goes to stderr. Exit codes: 0 done, 1 an error (one sentence on
-//! stderr), 2 wrong usage, 130 stopped with Ctrl+C. Nothing here computes; the work is in the crates below.
+//! stderr), 2 wrong usage, 130 stopped with Ctrl+C (143 with SIGTERM). Nothing here computes; the work is in the crates below.
 
 mod arguments;
 mod bench;

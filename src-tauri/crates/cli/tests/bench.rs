@@ -268,3 +268,61 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         assert_eq!(run(usage).code, Some(2), "{usage:?}");
     }
 }
+
+/// Whether a process runs. One that nobody has waited for yet has ended all the same.
+#[cfg(target_os = "linux")]
+fn runs(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn whoever_ends_it_neither_its_folder_nor_a_peer_outlives_it() {
+    for (signals, code) in [
+        (&["TERM"][..], 143),
+        (&["HUP"], 129),
+        (&["INT"], 130),
+        (&["INT", "TERM"], 143),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let models = folder.path().join("models");
+        fs::create_dir(&models).unwrap();
+        let pid = folder.path().join("pid");
+        let peer = format!("sleep 100000 & echo $! > '{}'; wait", pid.display());
+        let tiny = ["bench", "--shape", "tiny", "--only", "peer", "--folder"];
+        let child = fastar(&[&tiny[..], &[text(&models), "--peer", &peer]].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let number = || fs::read_to_string(&pid).unwrap_or_default();
+        let start = Instant::now();
+        while number().is_empty() {
+            assert!(start.elapsed() < LONGEST, "the peer was not run");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(runs(&number()));
+        for name in signals {
+            signal_if_there(&child, name);
+        }
+        let ended: Ended = child.wait_with_output().unwrap().into();
+        // The second of two may come when the first has done its work.
+        let codes = if signals.len() > 1 {
+            [code, 130]
+        } else {
+            [code; 2]
+        };
+        assert!(
+            ended.code.is_some_and(|code| codes.contains(&code)),
+            "{signals:?}: {ended:?}"
+        );
+        assert_eq!((ended.out.as_str(), ended.err.as_str()), ("", ""));
+        assert_eq!(left_in(&models), 0, "{signals:?}");
+        let start = Instant::now();
+        while runs(&number()) {
+            assert!(start.elapsed() < LONGEST, "{signals:?}: the peer runs on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
