@@ -37,15 +37,15 @@ test('the real model is three clicks away, and sizes, place and room are said be
   await page.goto('/?fake=demo');
   await page.getByRole('button', { name: 'Get the real model' }).click();
   await expect(panel(page)).toContainText('has not been tried with the real files yet');
-  await expect(offer(page, 'flash-0731')).toContainText('167 GB to download, up to 174 GB of the disk');
+  await expect(offer(page, 'flash-0731')).toContainText('156 GB to download, up to 163 GB of the disk');
   await panel(page)
     .getByRole('button', { name: `Download: ${NEWEST}` })
     .click();
   const question = offer(page, 'flash-0731');
   await expect(question).toContainText(
-    'Download 167 GB from deepseek-ai/DeepSeek-V4-Flash-0731 to /home/you/FaStar models?',
+    'Download 156 GB from deepseek-ai/DeepSeek-V4-Flash-0731 to /home/you/FaStar models?',
   );
-  await expect(question).toContainText('Needs up to 174 GB there; 1.2 TB are free.');
+  await expect(question).toContainText('Needs up to 163 GB there; 1.2 TB are free.');
   // Nothing has begun before the yes.
   expect(await page.evaluate(() => (window as unknown as { asked: string[] }).asked)).not.toContain(
     'downloadStart',
@@ -57,15 +57,21 @@ test('the real model is three clicks away, and sizes, place and room are said be
   await expect(offer(page, 'flash-0731').getByRole('button')).toHaveCount(0);
 });
 
-test('without its drafter a model is smaller, and the question says so', async ({ page }) => {
+test('the drafter is left out unless it is asked for, and the question says what it would take', async ({
+  page,
+}) => {
   await open(page, 'demo');
   await panel(page)
     .getByRole('button', { name: `Download: ${NEWEST}` })
     .click();
   const question = offer(page, 'flash-0731');
-  await question.getByRole('checkbox', { name: 'With the drafter (10.9 GB)' }).uncheck();
+  const drafter = question.getByRole('checkbox', { name: 'With the drafter (10.9 GB)' });
+  await expect(drafter).not.toBeChecked();
   await expect(question).toContainText('Download 156 GB from');
   await expect(question).toContainText('Needs up to 163 GB there');
+  await drafter.check();
+  await expect(question).toContainText('Download 167 GB from');
+  await drafter.uncheck();
   await question.getByRole('button', { name: 'Start the download' }).click();
   await step(page, 0.5);
   await expect(row(page, NEWEST)).toContainText('78.0 GB of 156 GB');
@@ -95,11 +101,11 @@ test('without enough room that is said before anything starts, and another folde
     .getByRole('button', { name: `Download: ${NEWEST}` })
     .click();
   const question = offer(page, 'flash-0731');
-  await expect(question).toContainText('Needs up to 174 GB there, and only 66.4 GB are free.');
+  await expect(question).toContainText('Needs up to 163 GB there, and only 66.4 GB are free.');
   await expect(question.getByRole('button', { name: 'Start anyway' })).toBeEnabled();
   await question.getByRole('button', { name: 'Change folder…' }).click();
   await expect(question).toContainText('to /media/you/large disk/models?');
-  await expect(question).toContainText('Needs up to 174 GB there; 3.4 TB are free.');
+  await expect(question).toContainText('Needs up to 163 GB there; 3.4 TB are free.');
   await expect(question.getByRole('button', { name: 'Start the download' })).toBeEnabled();
 });
 
