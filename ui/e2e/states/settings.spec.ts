@@ -173,13 +173,30 @@ test('the demo is in memory as a whole, and nothing measured promises nothing', 
   await expect(plan(page)).not.toContainText('tokens/s');
 });
 
-test('what is wrong in the file, given at the start, or unreadable is said', async ({ page }) => {
+test('what was given at the start is shown with its value, and that it counts until the end', async ({
+  page,
+}) => {
+  await open(page, 'given', 'Answers');
+  await expect(setting(page, 'temperature')).toContainText(
+    'Given when FaStar was started; counts until it is closed',
+  );
+  await expect(field(page, 'temperature')).toHaveValue('0.2');
+  await expect(field(page, 'temperature')).toHaveAttribute('readonly');
+  await tab(page, 'Performance').click();
+  await expect(setting(page, 'expert_cache_bytes')).toContainText('Given when FaStar was started');
+  await expect(field(page, 'expert_cache_bytes')).toHaveValue('8');
+  await expect(field(page, 'expert_cache_bytes')).toHaveAttribute('readonly');
+  await expect(panel(page).getByRole('slider')).toBeDisabled();
+  await expect(plan(page)).toContainText('Room for 598 of');
+  await tab(page, 'Models').click();
+  await expect(setting(page, 'models_folder')).toContainText('/mnt/big/models');
+});
+
+test('what is wrong in the file or unreadable is said', async ({ page }) => {
   await open(page, 'wrongsettings');
   await expect(setting(page, 'theme').getByRole('alert')).toContainText(
     'is "blue" and must be system, light or dark',
   );
-  await tab(page, 'Answers').click();
-  await expect(setting(page, 'temperature')).toContainText('Given when FaStar was started');
   await page.goto('/?fake=nosettings');
   await expect(page.getByTestId('composer')).toBeFocused();
   await page.keyboard.press('Control+,');

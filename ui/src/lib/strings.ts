@@ -464,7 +464,7 @@ export const strings = {
       seed: 'Random',
     } as Record<string, string>,
     scope: (setting: Setting): string => {
-      if (setting.given) return 'Given when FaStar was started; a change counts from the next start';
+      if (setting.given !== null) return 'Given when FaStar was started; counts until it is closed';
       if (setting.pending) return 'Waits for a reload of the model';
       switch (setting.scope) {
         case 'live':

@@ -97,8 +97,9 @@ pub struct Setting {
     pub in_use: Value,
     /// The choice waits for its scope: the model in use was loaded with another one.
     pub pending: bool,
-    /// Was given when FaStar was started, which comes before the choice for this run.
-    pub given: bool,
+    /// What was given when FaStar was started: it comes before the choice until FaStar is closed. None where nothing was.
+    #[ts(type = "boolean | number | string | null")]
+    pub given: Value,
     /// Why what is in the file does not count, a sentence.
     pub problem: Option<String>,
 }

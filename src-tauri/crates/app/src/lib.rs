@@ -177,9 +177,9 @@ impl App {
         };
         let model = absolute(options.model)?;
         let given = Given {
-            cache: options.cache_bytes.is_some(),
-            temperature: options.temperature.is_some(),
-            model: model.is_some(),
+            cache_bytes: options.cache_bytes,
+            temperature: options.temperature,
+            model: model.clone(),
         };
         let models_folder = absolute(options.models_folder)?;
         let chats = Arc::new(chats);

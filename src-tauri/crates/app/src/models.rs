@@ -128,6 +128,11 @@ impl Models {
         files
     }
 
+    /// The file that was wished for last; none for the demo.
+    pub(crate) fn wanted(&self) -> Option<PathBuf> {
+        lock(&self.state).wanted.clone()
+    }
+
     /// The model that answers now.
     pub(crate) fn in_use(&self) -> Option<Loaded> {
         lock(&self.state).in_use.clone()

@@ -90,19 +90,32 @@ fn sampling_counts_from_the_next_message_on_and_what_was_given_for_a_run_comes_b
     hear(&mut listener);
     assert_eq!(script.asked()[0].temperature, 0.25);
     assert_eq!(script.asked()[0].seed, 7);
-    assert!(!get(&app, "temperature").given);
+    assert_eq!(get(&app, "temperature").given, json!(null));
     drop(app);
 
     let mut options = script.options(folder.path());
-    options.temperature = Some(0.0);
+    options.temperature = Some(0.7);
+    options.cache_bytes = Some(8_000_000_000);
+    options.models_folder = Some(folder.path().join("big"));
     let app = App::open(options).unwrap();
     loaded(&app);
     let temperature = get(&app, "temperature");
-    assert!(temperature.given && temperature.value == json!(0.25));
+    assert_eq!(
+        (temperature.given, temperature.value),
+        (json!(0.7), json!(0.25))
+    );
+    let cache = get(&app, "expert_cache_bytes");
+    assert_eq!(
+        (cache.given, cache.value),
+        (json!(8_000_000_000u64), json!(null))
+    );
+    let given = get(&app, "models_folder").given;
+    assert_eq!(given, json!(folder.path().join("big")));
+    assert_eq!(get(&app, "model").given, json!(null));
     let mut listener = app.message_send(None, "hi").unwrap();
     script.step(Step::End);
     hear(&mut listener);
-    assert_eq!(script.asked()[1].temperature, 0.0);
+    assert_eq!(script.asked()[1].temperature, 0.7);
 }
 
 #[test]

@@ -790,9 +790,9 @@ in_use: boolean | number | string | null,
  */
 pending: boolean, 
 /**
- * Was given when FaStar was started, which comes before the choice for this run.
+ * What was given when FaStar was started: it comes before the choice until FaStar is closed. None where nothing was.
  */
-given: boolean, 
+given: boolean | number | string | null, 
 /**
  * Why what is in the file does not count, a sentence.
  */

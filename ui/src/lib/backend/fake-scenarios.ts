@@ -286,6 +286,7 @@ export const scenarios: Record<string, Scenario> = {
   verified: { flash: true, chats: weeks },
   damagedmodel: { flash: true, chats: weeks },
   chosen: { flash: true },
+  given: { flash: true },
   unmeasured: { flash: true },
   reloadbusy: { flash: true },
   loading: { model: { state: 'loading', name: 'deepseek-v4-flash' } },

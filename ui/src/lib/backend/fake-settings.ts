@@ -6,7 +6,7 @@ export interface SettingsScenario {
   /** Values that are chosen already. */
   chosen?: Record<string, Setting['value']>;
   /** What counts for this run whatever is chosen. */
-  given?: string[];
+  given?: Record<string, number | string>;
   /** What is wrong in the file. */
   problems?: Record<string, string>;
   /** The list cannot be read. */
@@ -250,7 +250,7 @@ export function fakeSettings(
               ? (loadedWith.get(key) ?? MODEL[key] ?? byDefault)
               : null) as Setting['value']),
         pending: scope === 'reload_model' && chosen.get(key) !== loadedWith.get(key),
-        given: scenario.given?.includes(key) ?? false,
+        given: scenario.given?.[key] ?? null,
         problem: chosen.has(key) ? null : (scenario.problems?.[key] ?? null),
         ...kind,
       } as Setting;
@@ -327,8 +327,8 @@ export const settingsScenarios: Record<string, SettingsScenario> = {
       theme:
         'The setting `theme` in /home/you/.local/share/fastar/settings.json is "blue" and must be system, light or dark; until it is changed, the default is used.',
     },
-    given: ['temperature'],
   },
+  given: { given: { temperature: 0.2, expert_cache_bytes: 8e9, models_folder: '/mnt/big/models' } },
   nosettings: {
     unreadable: {
       code: 'internal',

@@ -1,5 +1,7 @@
 //! Settings as a face sees and changes them: one list, one at a time, and what a change means.
 
+use std::path::PathBuf;
+
 use fastar_api::{CachePlan, ModelState, Setting as Shown};
 use serde_json::Value;
 
@@ -33,7 +35,7 @@ impl App {
                         .as_ref()
                         .map_or(Value::Null, |loaded| in_use(setting, loaded)),
                     pending: with.is_some_and(|with| part(setting, with) != part(setting, &now)),
-                    given: self.is_given(setting),
+                    given: self.given(setting),
                     problem: settings.problem(setting),
                     default,
                     value,
@@ -149,14 +151,22 @@ impl App {
         }
     }
 
-    fn is_given(&self, setting: &Setting) -> bool {
+    fn given(&self, setting: &Setting) -> Value {
         let given = &self.0.given;
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         match setting.key {
-            key if key == EXPERT_CACHE.key => given.cache,
-            key if key == TEMPERATURE.key => given.temperature,
-            key if key == MODEL.key => given.model,
-            key if key == MODELS_FOLDER.key => self.0.models_folder.is_some(),
-            _ => false,
+            key if key == EXPERT_CACHE.key => given.cache_bytes.into(),
+            // As it was written: 0.7 is not 0.699999988.
+            key if key == TEMPERATURE.key => given
+                .temperature
+                .and_then(|t| t.to_string().parse::<f64>().ok())
+                .into(),
+            // Until another one is chosen.
+            key if key == MODEL.key => path(&given.model)
+                .filter(|_| self.0.models.wanted() == given.model)
+                .into(),
+            key if key == MODELS_FOLDER.key => path(&self.0.models_folder).into(),
+            _ => Value::Null,
         }
     }
 
@@ -180,9 +190,9 @@ impl App {
 
 /// What was given for this run and comes before the settings.
 pub(crate) struct Given {
-    pub(crate) cache: bool,
-    pub(crate) temperature: bool,
-    pub(crate) model: bool,
+    pub(crate) cache_bytes: Option<u64>,
+    pub(crate) temperature: Option<f32>,
+    pub(crate) model: Option<PathBuf>,
 }
 
 fn known(key: &str) -> Result<&'static Setting> {
