@@ -14,6 +14,7 @@
 
 pub mod activations;
 pub mod attention;
+pub mod control_groups;
 mod dense;
 pub mod dispatch;
 pub mod format;

@@ -9,7 +9,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::control_groups;
 
 /// What this process may use.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,48 +170,16 @@ fn speeds(root: &Path, cores: &[usize]) -> BTreeMap<usize, u64> {
         .collect()
 }
 
-/// The smallest quota of the process's control group and those above it, in processors.
+/// The smallest quota of the process's control groups, in processors.
 fn quota(root: &Path) -> Option<f64> {
-    let groups = text(&root.join("proc/self/cgroup"))?;
-    let mut smallest: Option<f64> = None;
-    let mut found = |quota: Option<f64>| {
-        if let Some(q) = quota.filter(|q| *q > 0.0) {
-            smallest = Some(smallest.map_or(q, |s| s.min(q)));
-        }
-    };
-    let mounts = mounts(root);
-    for line in groups.lines() {
-        // hierarchy:controllers:path
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        for mount in &mounts {
-            let v2 = controllers.is_empty() && mount.v2;
-            let v1 = !mount.v2
-                && controllers.split(',').any(|c| c == "cpu")
-                && mount.controllers.iter().any(|c| c == "cpu");
-            if !(v1 || v2) {
-                continue;
-            }
-            // A container may see only part of the tree: its own group then is the top of the mount.
-            let below = path
-                .strip_prefix(mount.shown.trim_end_matches('/'))
-                .unwrap_or("");
-            let mut folder = mount.at.join(below.trim_start_matches('/'));
-            if below.split('/').any(|p| p == "..") {
-                folder = mount.at.clone();
-            }
-            while folder.starts_with(&mount.at) {
-                found(if v2 { of_v2(&folder) } else { of_v1(&folder) });
-                if !folder.pop() {
-                    break;
-                }
-            }
-        }
-    }
-    smallest
+    control_groups::of_this_process(root, "cpu")
+        .iter()
+        .filter_map(|group| match group.is_v2 {
+            true => of_v2(&group.folder),
+            false => of_v1(&group.folder),
+        })
+        .filter(|quota| *quota > 0.0)
+        .min_by(f64::total_cmp)
 }
 
 /// `cpu.max`: `max 100000`, or a quota and its period.
@@ -228,42 +198,11 @@ fn of_v1(folder: &Path) -> Option<f64> {
     (quota > 0.0 && period > 0.0).then_some(quota / period)
 }
 
-/// A mounted tree of control groups.
-struct Mount {
-    v2: bool,
-    controllers: Vec<String>,
-    /// The group that is seen at the top.
-    shown: String,
-    at: PathBuf,
-}
-
-fn mounts(root: &Path) -> Vec<Mount> {
-    let Some(text) = text(&root.join("proc/self/mountinfo")) else {
-        return Vec::new();
-    };
-    let mount = |line: &str| {
-        // id parent device root mount-point options optional... - type source options
-        let (before, after) = line.split_once(" - ")?;
-        let mut before = before.split(' ').skip(3);
-        let (shown, at) = (before.next()?, before.next()?);
-        let mut after = after.split(' ');
-        let (kind, options) = (after.next()?, after.nth(1).unwrap_or(""));
-        if !matches!(kind, "cgroup" | "cgroup2") {
-            return None;
-        }
-        Some(Mount {
-            v2: kind == "cgroup2",
-            controllers: options.split(',').map(str::to_owned).collect(),
-            shown: shown.to_owned(),
-            at: root.join(at.trim_start_matches('/')),
-        })
-    };
-    text.lines().filter_map(mount).collect()
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     /// A tree of files in a folder of its own, removed at the end.

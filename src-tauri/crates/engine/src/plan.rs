@@ -8,6 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use fastar_kernels::control_groups;
+
 /// Above this a limit means "none": version 1 of control groups says so with the largest multiple of a page.
 const NO_LIMIT: u64 = 1 << 60;
 
@@ -20,53 +22,33 @@ pub fn available(root: &Path) -> Option<u64> {
         let kib: u64 = field(&meminfo, "MemAvailable:")?;
         kib.checked_mul(1024)
     });
-    let mut least = machine;
-    for line in text("proc/self/cgroup").unwrap_or_default().lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        let (mounts, files): (&[&str], _) = if controllers.is_empty() {
-            (&["sys/fs/cgroup", "sys/fs/cgroup/unified"], &VERSION_2)
-        } else if controllers.split(',').any(|c| c == "memory") {
-            (&["sys/fs/cgroup/memory"], &VERSION_1)
-        } else {
-            continue;
-        };
-        for mount in mounts {
-            for left in groups(path).filter_map(|group| files.left(&root.join(mount).join(group))) {
-                least = Some(least.map_or(left, |least| least.min(left)));
-            }
-        }
-    }
-    least
-}
-
-/// A group's path and those of all groups above it. In a container the path may be that of the host and not exist; the root of the mount is then the
-/// container's own group.
-fn groups(path: &str) -> impl Iterator<Item = &str> {
-    let path = path.trim_matches('/');
-    std::iter::successors(Some(path), |path| {
-        (!path.is_empty()).then(|| path.rsplit_once('/').map_or("", |(above, _)| above))
-    })
+    control_groups::of_this_process(root, "memory")
+        .iter()
+        .filter_map(|group| {
+            let files = if group.is_v2 { &VERSION_2 } else { &VERSION_1 };
+            files.left(&group.folder)
+        })
+        .chain(machine)
+        .min()
 }
 
 /// Names of the files of one version of control groups.
 struct Files {
-    limit: &'static str,
+    /// The smallest of them counts.
+    limits: &'static [&'static str],
     usage: &'static str,
     /// In memory.stat: file pages that can be dropped.
     reclaimable: &'static str,
 }
 
 const VERSION_1: Files = Files {
-    limit: "memory.limit_in_bytes",
+    limits: &["memory.limit_in_bytes"],
     usage: "memory.usage_in_bytes",
     reclaimable: "total_inactive_file",
 };
 const VERSION_2: Files = Files {
-    limit: "memory.max",
+    // Above `memory.high` the system slows the group down and takes its memory away again: a model that needs it would crawl.
+    limits: &["memory.max", "memory.high"],
     usage: "memory.current",
     reclaimable: "inactive_file",
 };
@@ -75,7 +57,9 @@ impl Files {
     /// What a group leaves; none if it sets no limit.
     fn left(&self, group: &Path) -> Option<u64> {
         let text = |name: &str| fs::read_to_string(group.join(name)).ok();
-        let limit: u64 = text(self.limit)?.trim().parse().ok()?;
+        let limit = |name: &&str| text(name)?.trim().parse::<u64>().ok();
+        // "max" is no number.
+        let limit = self.limits.iter().filter_map(limit).min()?;
         if limit >= NO_LIMIT {
             return None;
         }
@@ -377,6 +361,14 @@ mod tests {
         "MemTotal:       8388608 kB\nMemFree:          100000 kB\nMemAvailable:   4194304 kB\n",
     );
 
+    /// Where the trees of groups are mounted, of either version.
+    const MOUNTS: (&str, &str) = (
+        "proc/self/mountinfo",
+        "24 1 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
+         30 24 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+         32 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+    );
+
     #[test]
     fn without_groups_it_is_what_the_machine_has() {
         assert_eq!(available(tree(&[MEMINFO]).path()), Some(4096 * MIB));
@@ -394,6 +386,7 @@ mod tests {
         let group = "sys/fs/cgroup/user.slice/app.scope";
         let files = [
             MEMINFO,
+            MOUNTS,
             own,
             ("sys/fs/cgroup/user.slice/memory.max", "max\n"),
             (
@@ -422,6 +415,17 @@ mod tests {
         fs::write(root.path().join(group).join("inner/memory.max"), "max").unwrap();
         fs::write(root.path().join(group).join("memory.max"), "99999999999999").unwrap();
         assert_eq!(available(root.path()), Some(4096 * MIB));
+        // Where the group is slowed down counts as where it ends, in any group above as well.
+        for (at, high, left) in [
+            (group, "314572800\n", 200),
+            ("sys/fs/cgroup/user.slice", "157286400\n", 150),
+            ("sys/fs/cgroup/user.slice", "max\n", 200),
+            (group, "max\n", 4096),
+            (group, "0\n", 0),
+        ] {
+            fs::write(root.path().join(at).join("memory.high"), high).unwrap();
+            assert_eq!(available(root.path()), Some(left * MIB), "{at}: {high}");
+        }
     }
 
     #[test]
@@ -432,7 +436,13 @@ mod tests {
         );
         let limit = "sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes";
         let usage = "sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes";
-        let root = tree(&[MEMINFO, own, (limit, "268435456\n"), (usage, "1048576\n")]);
+        let root = tree(&[
+            MEMINFO,
+            MOUNTS,
+            own,
+            (limit, "268435456\n"),
+            (usage, "1048576\n"),
+        ]);
         assert_eq!(available(root.path()), Some(255 * MIB));
         // The largest number means none.
         fs::write(root.path().join(limit), "9223372036854771712\n").unwrap();
@@ -443,6 +453,7 @@ mod tests {
         assert_eq!(available(root.path()), Some(128 * MIB));
         let inside = tree(&[
             MEMINFO,
+            MOUNTS,
             own,
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864"),
         ]);
@@ -450,6 +461,7 @@ mod tests {
         // Version 2 beside version 1.
         let both = tree(&[
             MEMINFO,
+            MOUNTS,
             own,
             ("sys/fs/cgroup/unified/elsewhere/memory.max", "33554432"),
         ]);
