@@ -242,7 +242,10 @@ fn header(hub: &Hub, file: &RemoteFile, folder: &Path, steering: &Steering) -> R
         header,
         version: Some(file.sha256.clone().unwrap_or_else(|| file.revision.clone())),
     };
-    if let Ok(header) = fs::read(&kept) {
+    // A pipe in its place would be waited for.
+    if kept.is_file()
+        && let Ok(header) = fs::read(&kept)
+    {
         return Ok(shard(header));
     }
     let wrong = |why: String| Error::BadRequest(format!("{} of {} {why}.", file.path, file.repo));

@@ -124,6 +124,11 @@ impl State {
         (rows, std::mem::take(&mut self.gone))
     }
 
+    /// Whether something is still to be written.
+    pub(super) fn has_unsaved(&self) -> bool {
+        !self.gone.is_empty() || self.jobs.iter().any(|entry| entry.unsaved)
+    }
+
     /// It could not be written: the next time, then.
     pub(super) fn still_unsaved(&mut self, rows: &[Row], gone: Vec<String>) {
         for row in rows {

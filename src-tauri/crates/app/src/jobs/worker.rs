@@ -1,7 +1,7 @@
 //! The threads that do the work, one for each kind, and writing the rows.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fastar_api::{ApiError, JobKind, JobState};
 
@@ -9,6 +9,9 @@ use super::entry::{Found, State};
 use super::rows::Rows;
 use super::{Ended, Order, Report, Steering, Workshop};
 use crate::error::{Error, Result, guard, lock};
+
+/// Rows that could not be written are tried again so often, even if nothing changes.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 pub(super) struct Inner {
     rows: Rows,
@@ -73,6 +76,8 @@ impl Inner {
         let written = self.rows.write(&rows, &gone);
         if written.is_err() {
             lock(&self.state).still_unsaved(&rows, gone);
+            // Who waits for work tries again.
+            self.changed.notify_all();
         }
         written
     }
@@ -146,10 +151,24 @@ impl Inner {
                 self.save_if_possible();
                 return Some(task);
             }
-            state = self
+            if !state.has_unsaved() {
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = self
                 .changed
-                .wait(state)
+                .wait_timeout(state, TRY_AGAIN)
                 .unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            if waited.1.timed_out() {
+                // The disk was full, and may have room by now.
+                drop(state);
+                self.save_if_possible();
+                state = lock(&self.state);
+            }
         }
     }
 

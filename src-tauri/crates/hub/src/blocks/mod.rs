@@ -85,7 +85,8 @@ pub(crate) fn presence(file: &RemoteFile, dest: &Path) -> Presence {
     let Ok(found) = std::fs::metadata(partial_path(dest)) else {
         return Presence::Absent;
     };
-    let state = File::open(blocks_path(dest)).and_then(|blocks| load(&blocks));
+    let state =
+        plain(&blocks_path(dest), OpenOptions::new().read(true)).and_then(|blocks| load(&blocks));
     let bytes = match state {
         Ok((header, records)) if header.describes(file) => records
             .iter()
@@ -124,10 +125,7 @@ pub(crate) fn open(file: &RemoteFile, dest: &Path, recheck: bool) -> Result<Open
                 {
                     return Ok(Opened::Whole);
                 }
-                let data = OpenOptions::new()
-                    .read(true)
-                    .write(true)
-                    .open(dest)
+                let data = plain(dest, OpenOptions::new().read(true).write(true))
                     .map_err(|error| Error::io("write", dest, error))?;
                 let table = Table::new(file, dest, dest.to_owned(), data, blocks, same);
                 table.save_header()?;
@@ -141,13 +139,9 @@ pub(crate) fn open(file: &RemoteFile, dest: &Path, recheck: bool) -> Result<Open
         }
     }
     let at = partial_path(dest);
-    let data = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&at)
-        .map_err(|error| Error::io("write", &at, error))?;
+    let mut made = OpenOptions::new();
+    made.read(true).write(true).create(true).truncate(false);
+    let data = plain(&at, &mut made).map_err(|error| Error::io("write", &at, error))?;
     let fresh = same.is_none();
     let table = Table::new(file, dest, at, data, blocks, same);
     if fresh {
@@ -175,7 +169,7 @@ pub(crate) struct Recorded {
 impl Recorded {
     /// The records beside `dest`, as far as there are any that can be read. `None` if they are those of other contents.
     pub(crate) fn read(file: &RemoteFile, dest: &Path) -> Result<Option<Self>> {
-        let blocks = File::open(blocks_path(dest)).ok();
+        let blocks = plain(&blocks_path(dest), OpenOptions::new().read(true)).ok();
         let mut known = None;
         if let Some(blocks) = &blocks {
             match blocks.try_lock_shared() {
@@ -232,12 +226,9 @@ fn busy(dest: &Path, blocks: &File) -> Error {
 fn lock(dest: &Path) -> Result<File> {
     let path = blocks_path(dest);
     let open = || {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
+        let mut made = OpenOptions::new();
+        made.read(true).write(true).create(true).truncate(false);
+        plain(&path, &mut made)
     };
     let blocks = match open() {
         // Somebody else's file in a folder of ours must not block us.
@@ -257,6 +248,18 @@ fn lock(dest: &Path) -> Result<File> {
     }
 }
 
+/// Opens what must be a regular file: a pipe in its place would be waited for, and a device is not ours to write to.
+pub(crate) fn plain(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // Means nothing for regular files.
+    let at_once = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = options.custom_flags(at_once).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file; move it away")),
+    }
+}
+
 fn modified(found: &std::fs::Metadata) -> i128 {
     i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec())
 }
@@ -267,6 +270,30 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_never_waited_for() {
+        let file = RemoteFile {
+            repo: "acme/tiny".into(),
+            revision: "1".into(),
+            path: "a".into(),
+            bytes: 7,
+            sha256: None,
+            git_oid: None,
+        };
+        for name in [".a.blocks", "a.partial", "a"] {
+            let folder = tempfile::tempdir().unwrap();
+            let dest = folder.path().join("a");
+            let pipe = folder.path().join(name);
+            let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+            assert!(made.unwrap().success());
+            assert_ne!(presence(&file, &dest), Presence::Whole);
+            let error = open(&file, &dest, false).err().unwrap().to_string();
+            assert!(error.contains(pipe.to_str().unwrap()), "{error}");
+            assert!(error.lines().count() == 1, "{error}");
+            assert!(Recorded::read(&file, &dest).is_ok());
+        }
+    }
 
     #[test]
     fn a_block_that_has_begun_is_continued_and_counted_once() {
