@@ -34,7 +34,26 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use arguments::{Arguments, Command};
 use failure::Failure;
 
+/// Whatever `ulimit -s` leaves to the first thread of a process, which may be less than reading the command line takes.
+const STACK_BYTES: usize = 8 << 20;
+
 fn main() -> ExitCode {
+    let run = std::thread::Builder::new()
+        .name("fastar".into())
+        .stack_size(STACK_BYTES)
+        .spawn(fastar);
+    match run.map(std::thread::JoinHandle::join) {
+        Ok(Ok(code)) => code,
+        // What happened was told where it happened.
+        Ok(Err(_)) => ExitCode::from(101),
+        Err(error) => {
+            terminal::note(&format!("fastar: No thread could be started: {error}."));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn fastar() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{checkpoint, converted, refused, run, text};
+use common::{Ended, checkpoint, converted, fastar, refused, run, text};
 use safetensors::SafeTensors;
 use std::fs;
 use std::path::Path;
@@ -416,4 +416,26 @@ fn logits_replace_no_device_pipe_folder_or_link() {
     assert_eq!(run(&link).code, Some(0));
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(SafeTensors::deserialize(&fs::read(&real).unwrap()).is_ok());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_small_stack_of_the_first_thread_is_enough() {
+    for (arguments, code) in [
+        (&["--help"][..], 0),
+        (&["fly"], 2),
+        (&["run", "--prompt", "Hello!", "--tokens", "2"], 0),
+        (&["simulate", "--tokens", "10", "--json"], 0),
+        (&["inspect", "/no/such/file"], 1),
+    ] {
+        let fastar = fastar(arguments);
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .args(["-c", "ulimit -s 64; exec \"$0\" \"$@\""])
+            .arg(fastar.get_program())
+            .args(fastar.get_args())
+            .stdin(std::process::Stdio::null());
+        let ended = Ended::from(shell.output().unwrap());
+        assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:?}");
+    }
 }
