@@ -61,6 +61,26 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
+fn where_it_runs_already_is_said_and_a_second_one_ends() {
+    let first = serve(&["serve", "--port", "0"]);
+    let port = first.address.split(':').nth(1).unwrap();
+    // It answers once it has its model's name; until then it is found out all the same.
+    assert!(get(&first, "/health").contains("ok"));
+    let error = common::refused(&["serve", "--port", port]);
+    assert!(
+        error.starts_with(&format!(
+            "FaStar runs there already: open http://{}/.",
+            first.address
+        )),
+        "{error}"
+    );
+    assert!(
+        error.contains("--port") && error.contains("FASTAR_DATA_DIR"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_temperature_in_the_environment_that_is_none_is_named() {
     let data = tempfile::tempdir().unwrap();
     let output = fastar(&["serve", "--port", "0"])

@@ -5,6 +5,7 @@
 
 mod api;
 mod gate;
+mod neighbour;
 mod ui;
 
 use std::future::Future;
@@ -34,6 +35,14 @@ pub enum Error {
         /// The port that was asked for.
         port: u16,
     },
+    /// FaStar itself listens there.
+    #[error(
+        "FaStar runs there already: open http://127.0.0.1:{port}/. To start another one, choose another port with --port, and another data folder with FASTAR_DATA_DIR."
+    )]
+    RunsAlready {
+        /// The port that was asked for.
+        port: u16,
+    },
     /// The system does not give this port to this user.
     #[error("Port {port} needs special rights. Choose one above 1023 with --port.")]
     PortForbidden {
@@ -59,6 +68,7 @@ pub struct Bound {
 /// Takes a port on 127.0.0.1; 0 takes a free one.
 pub async fn bind(port: u16) -> Result<Bound, Error> {
     let error = |source: std::io::Error| match source.kind() {
+        ErrorKind::AddrInUse if neighbour::is_fastar(port) => Error::RunsAlready { port },
         ErrorKind::AddrInUse => Error::PortTaken { port },
         ErrorKind::PermissionDenied => Error::PortForbidden { port },
         _ => Error::Network { port, source },
