@@ -68,7 +68,7 @@ pub struct ModelOptions {
     #[arg(long, value_name = "FOLDER")]
     pub model_dir: Option<PathBuf>,
     /// Threads to compute on; one for each core when not given
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     /// Most memory for experts: 8G, 500MB, 1.5GiB or bytes; what this process may use when not given
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -82,9 +82,9 @@ pub struct ModelOptions {
 #[derive(Args, Clone, Debug)]
 pub struct SamplingOptions {
     /// Most tokens in an answer
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = tokens)]
     pub tokens: Option<usize>,
-    /// Temperature, 0 or more; 0 always takes the likeliest token
+    /// Temperature, from 0 to 1000; 0 always takes the likeliest token
     #[arg(long, value_name = "T", value_parser = temperature, default_value = "0.6", allow_negative_numbers = true)]
     pub temp: f32,
     /// Keep the likeliest tokens that together have this probability: above 0, at most 1
@@ -139,7 +139,7 @@ pub struct ServeOptions {
     /// Folder with a single .fst file in it
     #[arg(long, value_name = "FOLDER")]
     pub model_dir: Option<PathBuf>,
-    /// Temperature of answers, 0 or more
+    /// Temperature of answers, from 0 to 1000
     #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
     pub temp: Option<f32>,
     /// Most memory for experts: 8G, 500MB, 1.5GiB or bytes; what the settings say, or what this process may use, when not given
@@ -262,7 +262,7 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "KIND", conflicts_with = "trace")]
     pub synthetic: Option<Kind>,
     /// Tokens of the invented trace
-    #[arg(long, value_name = "N", value_parser = count, conflicts_with = "trace")]
+    #[arg(long, value_name = "N", value_parser = traced, conflicts_with = "trace")]
     pub tokens: Option<usize>,
     /// Keep the trace in this file
     #[arg(long, value_name = "FILE", conflicts_with = "trace")]
@@ -309,10 +309,10 @@ pub struct LogitsOptions {
     #[arg(long, value_name = "OUT.safetensors")]
     pub out: PathBuf,
     /// Continue greedily for so many tokens
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = decoded)]
     pub decode: Option<usize>,
     /// Feed the ids in pieces of this size
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = tokens)]
     pub chunk: Option<usize>,
     /// Round as the hosted model does
     #[arg(long)]
@@ -338,7 +338,7 @@ pub struct BenchOptions {
     #[arg(long)]
     pub keep: bool,
     /// Threads to compute on; all cores when not given
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     /// Best instruction set to use: baseline, avx2 or avx512
     #[arg(long, value_name = "LEVEL")]
@@ -347,14 +347,14 @@ pub struct BenchOptions {
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub only: Vec<Group>,
     /// Rounds of each measurement; the median is told
-    #[arg(long, value_name = "N", value_parser = count, default_value = "5")]
+    #[arg(long, value_name = "N", value_parser = times, default_value = "5")]
     pub rounds: usize,
     /// Benchmark command of another engine to compare with, by turns: one that prints what llama-bench prints, such as
     /// "llama-bench -m FILE -p 256 -n 24 -r 1 -o json". One that takes longer than 30 minutes is ended
     #[arg(long, value_name = "COMMAND")]
     pub peer: Option<String>,
     /// How many turns
-    #[arg(long, value_name = "N", value_parser = count, default_value = "5", requires = "peer")]
+    #[arg(long, value_name = "N", value_parser = times, default_value = "5", requires = "peer")]
     pub pairs: usize,
     /// As JSON, for programs
     #[arg(long)]
@@ -400,7 +400,7 @@ struct Flat {
     model: Option<PathBuf>,
     #[arg(long, hide = true)]
     model_dir: Option<PathBuf>,
-    #[arg(long, hide = true, value_parser = count)]
+    #[arg(long, hide = true, value_parser = threads)]
     threads: Option<usize>,
     #[arg(long, hide = true, value_parser = size)]
     cache: Option<u64>,
@@ -408,7 +408,7 @@ struct Flat {
     prompt: Option<String>,
     #[arg(long, hide = true, conflicts_with_all = ["interactive", "serve"])]
     prompt_file: Option<PathBuf>,
-    #[arg(long, hide = true, value_parser = count)]
+    #[arg(long, hide = true, value_parser = tokens)]
     tokens: Option<usize>,
     #[arg(long, hide = true, value_parser = temperature, allow_negative_numbers = true)]
     temp: Option<f32>,
@@ -481,8 +481,8 @@ impl Arguments {
 fn temperature(text: &str) -> Result<f32, String> {
     text.parse()
         .ok()
-        .filter(|t: &f32| t.is_finite() && *t >= 0.0)
-        .ok_or_else(|| "it must be a number, 0 or more".into())
+        .filter(|t: &f32| (0.0..=1000.0).contains(t))
+        .ok_or_else(|| "it must be a number from 0 to 1000".into())
 }
 
 fn top_p(text: &str) -> Result<f32, String> {
@@ -492,11 +492,42 @@ fn top_p(text: &str) -> Result<f32, String> {
         .ok_or_else(|| "it must be a number above 0 and at most 1".into())
 }
 
-fn count(text: &str) -> Result<usize, String> {
+/// No model has a longer context.
+const MOST_TOKENS: usize = 16_777_216;
+/// An invented trace is held in memory and replayed for every size: minutes of work.
+const MOST_TRACED: usize = 100_000;
+/// The logits of every token are held in memory: 5 GB of DeepSeek V4 Flash.
+const MOST_DECODED: usize = 10_000;
+/// As often as nobody will wait for.
+const MOST_TIMES: usize = 1_000_000;
+/// Far more experts than a model has.
+const MOST_SLOTS: usize = 1_000_000;
+
+fn whole(text: &str, most: usize) -> Result<usize, String> {
     text.parse()
         .ok()
-        .filter(|n| *n > 0)
-        .ok_or_else(|| "it must be a whole number, 1 or more".into())
+        .filter(|n| (1..=most).contains(n))
+        .ok_or_else(|| format!("it must be a whole number from 1 to {most}"))
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    whole(text, fastar_engine::MOST_THREADS)
+}
+
+fn tokens(text: &str) -> Result<usize, String> {
+    whole(text, MOST_TOKENS)
+}
+
+fn traced(text: &str) -> Result<usize, String> {
+    whole(text, MOST_TRACED)
+}
+
+fn decoded(text: &str) -> Result<usize, String> {
+    whole(text, MOST_DECODED)
+}
+
+fn times(text: &str) -> Result<usize, String> {
+    whole(text, MOST_TIMES)
 }
 
 /// Bytes, as [`bytes`] reads them.
@@ -516,9 +547,11 @@ fn slots(text: &str) -> Result<Slots, String> {
             .ok()
             .filter(|p: &f64| *p > 0.0 && *p <= 100.0)
             .map(Slots::Part),
-        None => count(text).ok().map(Slots::Count),
+        None => whole(text, MOST_SLOTS).ok().map(Slots::Count),
     };
-    slots.ok_or_else(|| "it must be a whole number, 1 or more, or a part such as 10%".into())
+    slots.ok_or_else(|| {
+        format!("it must be a whole number from 1 to {MOST_SLOTS}, or a part such as 10%")
+    })
 }
 
 /// A number of bytes as people write it: alone or with k, M, G or T for powers of 1000, in either case, which a B may follow; KiB, MiB, GiB and TiB are
@@ -547,7 +580,9 @@ fn rate(text: &str) -> Result<u64, String> {
     bytes(text)
         .filter(|bytes| (1000.0..1e12).contains(bytes))
         .map(|bytes| bytes as u64)
-        .ok_or_else(|| "it must be a number of bytes a second, 1000 or more, for example 5M".into())
+        .ok_or_else(|| {
+            "it must be a number of bytes a second from 1000 to 1T, for example 5M".into()
+        })
 }
 
 fn effort(text: &str) -> Result<EffortTable, String> {
@@ -691,5 +726,212 @@ mod tests {
         ] {
             assert!(parsed(line).is_err(), "{line:?} was accepted");
         }
+    }
+
+    #[test]
+    fn every_number_has_a_range_and_what_is_outside_it_is_refused_in_one_sentence() {
+        // Command (none for the flags of the original), flag, what begins a line with it, the ends of its range, what lies outside it, and the sentence.
+        type Row = (
+            &'static str,
+            &'static str,
+            &'static str,
+            [&'static str; 2],
+            [&'static str; 2],
+            &'static str,
+        );
+        const THREADS: &str = "from 1 to 512";
+        const SIZE: &str = "1000T is the most";
+        const TOKENS: &str = "from 1 to 16777216";
+        const TEMPERATURE: &str = "from 0 to 1000";
+        const SEED: &str = "18446744073709551615";
+        let mut rows: Vec<Row> = Vec::new();
+        for (command, begin) in [
+            ("chat", "chat"),
+            ("run", "run --prompt a"),
+            ("logits", "logits --tokens a --out b"),
+            ("", "--interactive"),
+        ] {
+            rows.push((
+                command,
+                "threads",
+                begin,
+                ["1", "512"],
+                ["0", "513"],
+                THREADS,
+            ));
+            rows.push((
+                command,
+                "cache",
+                begin,
+                ["0", "1000T"],
+                ["1001T", "99999999999999999999"],
+                SIZE,
+            ));
+            if command != "logits" {
+                rows.push((
+                    command,
+                    "tokens",
+                    begin,
+                    ["1", "16777216"],
+                    ["16777217", "99999999999"],
+                    TOKENS,
+                ));
+                rows.push((
+                    command,
+                    "temp",
+                    begin,
+                    ["0", "1000"],
+                    ["1000.1", "1e39"],
+                    TEMPERATURE,
+                ));
+                rows.push((
+                    command,
+                    "top_p",
+                    begin,
+                    ["0.001", "1"],
+                    ["0", "1.1"],
+                    "above 0 and at most 1",
+                ));
+                rows.push((
+                    command,
+                    "seed",
+                    begin,
+                    ["0", SEED],
+                    ["-1", "18446744073709551616"],
+                    "",
+                ));
+            }
+        }
+        rows.extend([
+            ("", "port", "--serve", ["0", "65535"], ["-1", "65536"], ""),
+            (
+                "serve",
+                "port",
+                "serve",
+                ["0", "65535"],
+                ["-1", "65536"],
+                "65535",
+            ),
+            (
+                "serve",
+                "temp",
+                "serve",
+                ["0", "1000"],
+                ["-0.1", "1001"],
+                TEMPERATURE,
+            ),
+            (
+                "serve",
+                "cache",
+                "serve",
+                ["0", "1000T"],
+                ["1e30", "1001T"],
+                "",
+            ),
+            (
+                "download",
+                "limit",
+                "download",
+                ["1k", "999G"],
+                ["999", "2T"],
+                "from 1000 to 1T",
+            ),
+            (
+                "simulate",
+                "slots",
+                "simulate",
+                ["1", "100%"],
+                ["1000001", "101%"],
+                "from 1 to 1000000",
+            ),
+            (
+                "simulate",
+                "tokens",
+                "simulate",
+                ["1", "100000"],
+                ["100001", "99999999999"],
+                "from 1 to 100000",
+            ),
+            (
+                "logits",
+                "decode",
+                "logits --tokens a --out b",
+                ["1", "10000"],
+                ["0", "10001"],
+                "from 1 to 10000",
+            ),
+            (
+                "logits",
+                "chunk",
+                "logits --tokens a --out b",
+                ["1", "16777216"],
+                ["0", "16777217"],
+                TOKENS,
+            ),
+            (
+                "bench",
+                "threads",
+                "bench",
+                ["1", "512"],
+                ["0", "513"],
+                THREADS,
+            ),
+            (
+                "bench",
+                "rounds",
+                "bench",
+                ["1", "1000000"],
+                ["0", "1000001"],
+                "from 1 to 1000000",
+            ),
+            (
+                "bench",
+                "pairs",
+                "bench --peer p",
+                ["1", "1000000"],
+                ["0", "1000001"],
+                "from 1 to 1000000",
+            ),
+        ]);
+        for (_, flag, begin, inside, outside, sentence) in &rows {
+            for value in inside {
+                let line = format!("{begin} --{flag} {value}");
+                assert!(parsed(&line).is_ok(), "{line}");
+            }
+            for value in outside {
+                let line = format!("{begin} --{flag}={value}");
+                let refused = parsed(&line).unwrap_err().to_string();
+                let first = refused.lines().next().unwrap_or_default();
+                assert!(
+                    first.contains(value) && first.contains(sentence),
+                    "{line}: {refused}"
+                );
+            }
+        }
+        // Whatever takes a number is in the list.
+        let whole = <Arguments as clap::CommandFactory>::command();
+        let takes_number = |argument: &clap::Arg| {
+            let kind = argument.get_value_parser().type_id();
+            [
+                std::any::TypeId::of::<usize>(),
+                std::any::TypeId::of::<u64>(),
+                std::any::TypeId::of::<u16>(),
+                std::any::TypeId::of::<f32>(),
+                std::any::TypeId::of::<Slots>(),
+            ]
+            .iter()
+            .any(|number| kind == *number)
+        };
+        let commands = whole.get_subcommands().map(|c| (c.get_name(), c));
+        let mut there: Vec<(&str, &str)> = commands
+            .chain([("", &whole)])
+            .flat_map(|(name, c)| c.get_arguments().map(move |argument| (name, argument)))
+            .filter(|(_, argument)| takes_number(argument))
+            .filter_map(|(name, argument)| Some((name, argument.get_long()?)))
+            .collect();
+        let mut listed: Vec<(&str, &str)> = rows.iter().map(|row| (row.0, row.1)).collect();
+        there.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, there);
     }
 }

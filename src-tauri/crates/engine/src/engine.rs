@@ -17,7 +17,7 @@ use crate::plan::{self, Measured, Need, Plan, Preview};
 use crate::{Error, Result, Session};
 
 /// More threads than any machine for this has processors.
-const MOST_THREADS: usize = 512;
+pub const MOST_THREADS: usize = 512;
 
 /// How to load a model.
 #[derive(Clone, Debug, Default)]
