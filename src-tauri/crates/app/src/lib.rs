@@ -43,7 +43,7 @@ pub use chats::exchange::MAX_IMPORT_BYTES;
 pub use error::guard;
 pub use generation::Listener;
 pub use hardware::hardware;
-pub use library::catalogue::file_of;
+pub use library::catalogue::{entries as catalogue, file_of};
 pub use links::MAX_LINK_BYTES;
 pub use logs::layer as log_layer;
 pub use preferences::Preferences;

@@ -39,6 +39,7 @@ pub fn download(options: &DownloadOptions) -> Result<(), Failure> {
         drafter: !options.without_drafter,
     };
     let hub = preferences.hub;
+    let host = host(&hub.endpoint).to_owned();
     let installer = Installer::new(move || hub.clone());
     let left = installer.leftover(&order.folder, &order.file);
     if left.is_none() && order.path().exists() {
@@ -56,7 +57,7 @@ pub fn download(options: &DownloadOptions) -> Result<(), Failure> {
                 fastar_fst::size(left.done_bytes)
             ));
         }
-        None => agree(&installer, &order, &steering, options.yes)?,
+        None => agree(&installer, &order, &steering, &host, options.yes)?,
     }
     let json = options.progress == Some(ProgressFormat::Json);
     let outcome = work(&installer, &order, &steering, json)?;
@@ -137,16 +138,24 @@ fn agree(
     installer: &Installer,
     order: &Order,
     steering: &Arc<Steering>,
+    host: &str,
     yes: bool,
 ) -> Result<(), Failure> {
-    let unasked = format!(
-        "Nothing was downloaded: {} is large and would go to {}. Run this in a terminal, or add --yes.",
-        order.repository,
-        order.folder.display()
-    );
+    let unasked = |size: Option<String>| {
+        format!(
+            "Nothing was downloaded: {} {} and would go to {}. Run this in a terminal, or add --yes.",
+            order.repository,
+            match size {
+                Some(size) => format!("has {size}"),
+                None => "may be large".to_owned(),
+            },
+            order.folder.display()
+        )
+    };
     if !yes && !terminal::can_ask() {
-        return Err(Failure::Error(unasked));
+        return Err(Failure::Error(unasked(known_size(order))));
     }
+    terminal::note(&format!("fastar: Looking for {host} ..."));
     let survey = interrupt::stops_job(steering, || installer.survey(order, steering));
     let survey = match survey {
         Err(_) if steering.is_stopped() => return Err(Failure::Interrupted),
@@ -162,10 +171,32 @@ fn agree(
             fastar_fst::size(free)
         )));
     }
-    if terminal::agreed(yes, "Download it?", &unasked)? {
+    let size = fastar_fst::size(survey.download_bytes);
+    if terminal::agreed(yes, "Download it?", &unasked(Some(size)))? {
         return Ok(());
     }
     Err(Failure::Error("Nothing was downloaded.".into()))
+}
+
+/// What the catalogue, which needs no network, knows of how much it is.
+fn known_size(order: &Order) -> Option<String> {
+    let entry = fastar_app::catalogue()
+        .into_iter()
+        .find(|entry| entry.repository == order.repository && order.revision == "main")?;
+    let left_out = entry.drafter_bytes.filter(|_| !order.drafter).unwrap_or(0);
+    let size = fastar_fst::size(entry.download_bytes.saturating_sub(left_out));
+    Some(if entry.approximate {
+        format!("about {size}")
+    } else {
+        size
+    })
+}
+
+/// The name of the computer in an address, without what may be secret in front of it.
+fn host(address: &str) -> &str {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let rest = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    rest.rsplit_once('@').map_or(rest, |(_, host)| host)
 }
 
 fn described(order: &Order, survey: &Survey) -> String {
@@ -302,6 +333,18 @@ fn line(value: &impl Serialize) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_named_without_secrets() {
+        for (address, name) in [
+            ("https://huggingface.co", "huggingface.co"),
+            ("http://127.0.0.1:80/hf?a", "127.0.0.1:80"),
+            ("https://me:secret@mirror.example/", "mirror.example"),
+            ("mirror.example/hf", "mirror.example"),
+        ] {
+            assert_eq!(host(address), name);
+        }
+    }
 
     #[test]
     fn a_line_for_a_program_says_the_phase_and_the_numbers() {

@@ -72,7 +72,7 @@ const KNOWN: &[Known] = &[
 ];
 
 /// All of them, the recommended one first.
-pub(crate) fn entries() -> Vec<CatalogueEntry> {
+pub fn entries() -> Vec<CatalogueEntry> {
     KNOWN
         .iter()
         .map(|known| CatalogueEntry {
