@@ -118,6 +118,15 @@ pub fn library(folder: &Path, workshop: &dyn Workshop) -> Result<Library> {
     Ok(library::list(folder, &[], workshop)?)
 }
 
+/// The model of a folder that has this name, with its ending or without, where it is whole.
+pub fn model_called(folder: &Path, name: &str) -> Option<PathBuf> {
+    [name.to_owned(), format!("{name}{}", library::CONTAINER)]
+        .iter()
+        .filter(|file| library::checked_name(file).is_ok())
+        .map(|file| library::set::path_of(folder, file))
+        .find(|path| path.is_file())
+}
+
 /// Deletes a model of a folder with everything that belongs to it, without the app, and returns the bytes that were freed.
 ///
 /// # Errors

@@ -61,7 +61,7 @@ pub enum Command {
 /// Which model, and how to run it.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ModelOptions {
-    /// Model file (.fst); the built-in demo model when not given
+    /// Model file (.fst), or the name of one that `fastar models` lists; the built-in demo model when not given
     #[arg(long, value_name = "FILE", conflicts_with = "model_dir")]
     pub model: Option<PathBuf>,
     /// Folder with a single .fst file in it
@@ -133,7 +133,7 @@ pub struct ServeOptions {
     /// Port on 127.0.0.1; 0 takes any free one
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
     pub port: u16,
-    /// Model file (.fst); the one used last, or the built-in demo model, when not given
+    /// Model file (.fst), or the name of one that `fastar models` lists; the one used last, or the built-in demo model, when not given
     #[arg(long, value_name = "FILE", conflicts_with = "model_dir")]
     pub model: Option<PathBuf>,
     /// Folder with a single .fst file in it
@@ -214,7 +214,7 @@ pub struct ConvertOptions {
 
 #[derive(Args, Debug)]
 pub struct UpgradeOptions {
-    /// Model file (.fst); of the original FaStar with its .hc, .norm and .tid2eid beside it
+    /// Model file (.fst), or the name of one that `fastar models` lists; of the original FaStar with its .hc, .norm and .tid2eid beside it
     pub file: PathBuf,
     /// New model file to make; the old files stay
     #[arg(long, value_name = "FILE")]
@@ -223,7 +223,7 @@ pub struct UpgradeOptions {
 
 #[derive(Args, Debug)]
 pub struct InspectOptions {
-    /// Model file (.fst)
+    /// Model file (.fst), or the name of one that `fastar models` lists
     pub file: PathBuf,
     /// As JSON, for programs
     #[arg(long)]
@@ -232,7 +232,7 @@ pub struct InspectOptions {
 
 #[derive(Args, Debug)]
 pub struct VerifyOptions {
-    /// Model file (.fst)
+    /// Model file (.fst), or the name of one that `fastar models` lists
     pub file: PathBuf,
     /// Read every byte, not only what tells whether the structure is right
     #[arg(long)]
@@ -244,7 +244,7 @@ pub struct VerifyOptions {
 
 #[derive(Args, Debug)]
 pub struct RepairOptions {
-    /// Model file (.fst)
+    /// Model file (.fst), or the name of one that `fastar models` lists
     pub file: PathBuf,
     /// Folder with the checkpoint the file was made from; fetched from the repository it names when not given
     #[arg(long, value_name = "CHECKPOINT_DIR")]

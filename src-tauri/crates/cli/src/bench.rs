@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::progress::Speed;
 use crate::temporary::Temporary;
 use crate::terminal::{Answers, Progress};
-use crate::{interrupt, terminal};
+use crate::{interrupt, model, terminal};
 
 /// Measures and prints one table. Ctrl+C stops it; a model that was made goes away then, too.
 pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
@@ -78,7 +78,8 @@ fn measure(
         peer: options.peer.clone().map(|command| (command, options.pairs)),
     };
     let needs_model = measured.groups.iter().any(|group| group.needs_model());
-    match &options.model {
+    let given = options.model.as_deref().map(model::called).transpose()?;
+    match &given {
         _ if !needs_model => run(None, &measured, stop, progress),
         Some(file) => run(Some(file), &measured, stop, progress),
         None if options.keep => {

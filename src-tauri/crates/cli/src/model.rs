@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use fastar_app::Preferences;
 use fastar_engine::{Engine, Options, Sampling};
 
 use crate::arguments::{ModelOptions, SamplingOptions};
@@ -85,7 +86,7 @@ pub fn open_for_text(options: &ModelOptions) -> Result<Model, Failure> {
 /// The model file that was asked for, if one was: given itself, or as the only one in a folder.
 pub fn file(model: Option<&Path>, folder: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     let Some(folder) = folder else {
-        return Ok(model.map(Path::to_owned));
+        return model.map(called).transpose();
     };
     let unreadable =
         |e: std::io::Error| Failure::Error(format!("Could not read {}: {e}.", folder.display()));
@@ -116,6 +117,28 @@ pub fn file(model: Option<&Path>, folder: Option<&Path>) -> Result<Option<PathBu
             folder.display(),
             first.file_name().unwrap_or_default().to_string_lossy(),
             second.file_name().unwrap_or_default().to_string_lossy()
+        ))),
+    }
+}
+
+/// The file that a person means: where the path leads to, or else the model of that name in the folder of the app.
+pub fn called(given: &Path) -> Result<PathBuf, Failure> {
+    let name = given
+        .to_str()
+        .filter(|_| given.file_name() == Some(given.as_os_str()));
+    let (Some(name), Err(_)) = (name, given.symlink_metadata()) else {
+        return Ok(given.to_owned());
+    };
+    // Without a home folder there is only the path.
+    let Ok(Preferences { models_folder, .. }) = Preferences::read() else {
+        return Ok(given.to_owned());
+    };
+    match fastar_app::model_called(&models_folder, name) {
+        Some(path) => Ok(path),
+        None => Err(Failure::Error(format!(
+            "There is no file {name} here, and no model of that name in {}. {}",
+            models_folder.display(),
+            models::there_are(&models_folder, name)
         ))),
     }
 }

@@ -120,13 +120,35 @@ fn command(order: &Order) -> String {
 }
 
 /// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
+pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
     if text.chars().all(plain) {
         text
     } else {
         format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+/// What to say of a folder that has no whole model of this name: that it is unfinished, or which ones there are.
+pub fn there_are(folder: &Path, name: &str) -> String {
+    let installer = Installer::new(fastar_hub::Settings::default);
+    let files = fastar_app::library(folder, &installer).map_or(Vec::new(), |library| library.files);
+    let named = files.iter().find(|model| {
+        (model.name == name || model.file == name) && model.condition != Condition::Whole
+    });
+    if let Some(model) = named {
+        return format!("{} is {}.", model.file, state(folder, model));
+    }
+    let whole: Vec<&str> = files
+        .iter()
+        .filter(|model| model.condition == Condition::Whole)
+        .map(|model| model.name.as_str())
+        .collect();
+    match whole.as_slice() {
+        [] => "There are no models yet; `fastar models` shows what can be fetched.".to_owned(),
+        [one] => format!("The only one there is {one}."),
+        some => format!("There are {}.", some.join(", ")),
     }
 }
 

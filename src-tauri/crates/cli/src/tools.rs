@@ -10,7 +10,7 @@ use crate::arguments::{
 use crate::failure::Failure;
 use crate::progress::Speed;
 use crate::terminal::{Answers, Progress};
-use crate::{download, interrupt, terminal};
+use crate::{download, interrupt, model, models, terminal};
 
 /// Makes a model file, or goes on making it. Ctrl+C stops it; what was done is kept.
 pub fn convert(options: &ConvertOptions) -> Result<(), Failure> {
@@ -57,12 +57,13 @@ pub fn convert(options: &ConvertOptions) -> Result<(), Failure> {
 /// Says whether a model file is whole.
 pub fn verify(options: &VerifyOptions) -> Result<(), Failure> {
     interrupt::take_over()?;
+    let file = model::called(&options.file)?;
     let depth = if options.full {
         Depth::Full
     } else {
         Depth::Structure
     };
-    let report = read_through(&options.file, depth)?;
+    let report = read_through(&file, depth)?;
     let mut text = String::new();
     if options.json {
         text = serde_json::to_string_pretty(&report)
@@ -78,11 +79,11 @@ pub fn verify(options: &VerifyOptions) -> Result<(), Failure> {
         if report.is_good() {
             let read = fastar_fst::size(report.checked_bytes);
             text = if options.full {
-                format!("{} is whole: {read} read.\n", options.file.display())
+                format!("{} is whole: {read} read.\n", file.display())
             } else {
                 format!(
                     "The structure of {} is right. --full also reads the weights.\n",
-                    options.file.display()
+                    file.display()
                 )
             };
         }
@@ -91,27 +92,29 @@ pub fn verify(options: &VerifyOptions) -> Result<(), Failure> {
     if report.is_good() {
         return Ok(());
     }
-    let name = options.file.display();
+    let name = file.display();
+    let command = format!("fastar repair {}", models::quoted(&file));
     Err(Failure::Error(match report.damaged.len() {
         0 => format!("{name} is as it was made, but its weights cannot be right."),
-        1 => format!("{name} has 1 damaged part. `fastar repair` mends it."),
-        n => format!("{name} has {n} damaged parts. `fastar repair` mends them."),
+        1 => format!("{name} has 1 damaged part. `{command}` mends it."),
+        n => format!("{name} has {n} damaged parts. `{command}` mends them."),
     }))
 }
 
 /// Mends a model file from a checkpoint folder, or else from the repository it names.
 pub fn repair(options: &RepairOptions) -> Result<(), Failure> {
     interrupt::take_over()?;
+    let file = model::called(&options.file)?;
     let Some(from) = &options.from else {
-        return download::repair(&options.file);
+        return download::repair(&file);
     };
     let mut source = CheckpointFolder::open(from)?;
-    let report = read_through(&options.file, Depth::Full)?;
+    let report = read_through(&file, Depth::Full)?;
     let mut progress = Progress::new();
     let repaired = interrupt::stops_work(|cancel| {
         let mut speed = Speed::default();
         fastar_fst::repair(
-            &options.file,
+            &file,
             &report.damaged,
             &mut source,
             cancel,
@@ -125,7 +128,7 @@ pub fn repair(options: &RepairOptions) -> Result<(), Failure> {
         repaired,
         "what was mended is kept. The same command goes on.",
     )?;
-    let name = options.file.display();
+    let name = file.display();
     Answers::new().write(&match report.damaged.len() {
         0 => format!("Nothing in {name} is damaged.\n"),
         1 => format!("Mended {} in {name}.\n", report.damaged[0].part),
@@ -159,17 +162,13 @@ fn stopped<T>(result: fastar_fst::Result<T>, kept: &str) -> Result<T, Failure> {
 /// Makes a container as this version writes them of an older one. Ctrl+C stops it; in place the same command goes on.
 pub fn upgrade(options: &UpgradeOptions) -> Result<(), Failure> {
     interrupt::take_over()?;
+    let file = model::called(&options.file)?;
     let mut progress = Progress::new();
     let upgraded = interrupt::stops_work(|cancel| {
         let mut speed = Speed::default();
-        fastar_fst::upgrade(
-            &options.file,
-            options.out.as_deref(),
-            cancel,
-            &mut |done, all| {
-                progress.show(|| format!("Upgrading: {}", speed.line(done, all)));
-            },
-        )
+        fastar_fst::upgrade(&file, options.out.as_deref(), cancel, &mut |done, all| {
+            progress.show(|| format!("Upgrading: {}", speed.line(done, all)));
+        })
     });
     progress.clear();
     let kept = match &options.out {
@@ -177,29 +176,27 @@ pub fn upgrade(options: &UpgradeOptions) -> Result<(), Failure> {
         None => "what was done is kept. The same command goes on.",
     };
     let upgraded = stopped(upgraded, kept)?;
-    let file = options.out.as_ref().unwrap_or(&options.file).display();
+    let made = options.out.as_ref().unwrap_or(&file).display();
     Answers::new().write(&if upgraded {
-        format!("Upgraded: {file} is version 3.\n")
+        format!("Upgraded: {made} is version 3.\n")
     } else {
-        format!(
-            "Nothing to do: {} is version 3 already.\n",
-            options.file.display()
-        )
+        format!("Nothing to do: {} is version 3 already.\n", file.display())
     })
 }
 
 /// Says what is in a model file.
 pub fn inspect(options: &InspectOptions) -> Result<(), Failure> {
+    let file = model::called(&options.file)?;
     let json = |about: serde_json::Result<String>| {
         about
             .map(|json| format!("{json}\n"))
             .map_err(|e| Failure::Error(format!("The description could not be made: {e}.")))
     };
-    let text = match fastar_fst::draft(&options.file)? {
+    let text = match fastar_fst::draft(&file)? {
         Some(draft) if options.json => json(serde_json::to_string_pretty(&draft))?,
         Some(draft) => draft.describe(),
         None => {
-            let about = fastar_fst::inspect(&options.file)?;
+            let about = fastar_fst::inspect(&file)?;
             if options.json {
                 json(serde_json::to_string_pretty(&about))?
             } else {

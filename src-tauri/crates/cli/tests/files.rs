@@ -418,6 +418,71 @@ fn logits_replace_no_device_pipe_folder_or_link() {
     assert!(SafeTensors::deserialize(&fs::read(&real).unwrap()).is_ok());
 }
 
+#[test]
+fn a_model_of_the_app_goes_by_its_name_and_a_path_comes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = folder.path().join("models");
+    fs::create_dir(&models).unwrap();
+    let by_name = |arguments: &[&str]| {
+        let mut command = fastar(arguments);
+        command
+            .env("FASTAR_DATA_DIR", folder.path())
+            .current_dir(folder.path());
+        Ended::from(command.output().unwrap())
+    };
+    let none = by_name(&["inspect", "demo"]);
+    assert!(none.err.contains("There are no models yet"), "{none:?}");
+    converted("demo", &models);
+    for arguments in [
+        &["run", "--prompt", "hi", "--tokens", "1", "--model", "demo"][..],
+        &["--prompt", "hi", "--tokens", "1", "--model", "demo.fst"],
+        &["verify", "demo", "--full"],
+        &["inspect", "demo"],
+        &["upgrade", "demo"],
+    ] {
+        let ended = by_name(arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+    }
+    for name in ["demi", "demi.fst", ".", "..", "de\nmo"] {
+        let ended = by_name(&["run", "--prompt", "hi", "--model", name]);
+        assert_eq!(
+            (ended.code, ended.err.lines().count()),
+            (Some(1), 1),
+            "{ended:?}"
+        );
+    }
+    let sentence = by_name(&["run", "--prompt", "hi", "--model", "demi"]).err;
+    assert!(
+        sentence.contains(text(&models)) && sentence.contains("The only one there is demo."),
+        "{sentence}"
+    );
+    // A path that leads somewhere is what it says.
+    fs::write(folder.path().join("demo"), "not a model").unwrap();
+    let ended = by_name(&["inspect", "demo"]);
+    assert!(
+        ended.code == Some(1) && ended.err.contains("not a"),
+        "{ended:?}"
+    );
+    // A name with a folder in it is a path.
+    let ended = by_name(&["inspect", "./demi"]);
+    assert!(!ended.err.contains("of that name"), "{ended:?}");
+}
+
+#[test]
+fn the_command_that_mends_a_damaged_file_is_named_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("my models");
+    fs::create_dir(&place).unwrap();
+    let model = converted("demo", &place);
+    let length = fs::metadata(&model).unwrap().len();
+    let file = fs::File::options().write(true).open(&model).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xFF; 64], length / 2).unwrap();
+    let ended = run(&["verify", "--full", text(&model)]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let command = format!("`fastar repair '{}'` mends", text(&model));
+    assert!(ended.err.contains(&command), "{ended:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_small_stack_of_the_first_thread_is_enough() {
