@@ -59,6 +59,9 @@ use settings::{Given, Settings};
 
 type Result<T> = std::result::Result<T, ApiError>;
 
+/// Hears sentences.
+pub type Told = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// How to open the app.
 #[derive(Clone)]
 pub struct Options {
@@ -72,6 +75,8 @@ pub struct Options {
     pub temperature: Option<f32>,
     /// Loads models.
     pub loader: inference::Loader,
+    /// Hears what a person at a terminal should know of a model that has been loaded, a sentence at a time.
+    pub told: Option<Told>,
     /// Most bytes of memory for experts, for this run; what the settings say when none.
     pub cache_bytes: Option<u64>,
     /// Where models are kept, for this run; the folder the person chose when none.
@@ -103,6 +108,7 @@ impl Options {
             model: path("FASTAR_MODEL"),
             temperature,
             loader: Arc::new(inference::load),
+            told: None,
             cache_bytes: None,
             models_folder: path("FASTAR_MODELS_DIR"),
             workshop: None,
@@ -198,7 +204,12 @@ impl App {
             hot_lists: Some(data.path().join("hot-experts")),
             ..fastar_engine::Options::default()
         };
-        let models = Models::start(options.loader, how, Arc::clone(&settings), model)?;
+        let models = Models::start(
+            (options.loader, options.told),
+            how,
+            Arc::clone(&settings),
+            model,
+        )?;
         let workshop = options.workshop.unwrap_or_else(|| {
             let (settings, folder) = (Arc::clone(&settings), data.path().to_owned());
             Arc::new(install::Installer::new(move || {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use fastar_api::{ApiError, ModelInfo, ModelMemory, ModelState, Paging, PagingLayer, PagingStep};
 use fastar_engine::{Cancel, Options, Statistics};
 
+use crate::Told;
 use crate::error::{Error, Result, guard, lock};
 use crate::inference::{Loader, Model, Source};
 use crate::settings::Settings;
@@ -23,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Models {
     loader: Loader,
+    told: Option<Told>,
     /// How models are loaded, apart from what the settings say.
     options: Options,
     settings: Arc<Mutex<Settings>>,
@@ -76,7 +78,7 @@ pub(crate) struct Wish {
 impl Models {
     /// Begins to load `given` (for this run only), else the remembered file, else the demo.
     pub(crate) fn start(
-        loader: Loader,
+        (loader, told): (Loader, Option<Told>),
         options: Options,
         settings: Arc<Mutex<Settings>>,
         given: Option<PathBuf>,
@@ -86,6 +88,7 @@ impl Models {
             .map_or(Source::Demo, Source::File);
         let models = Arc::new(Self {
             loader,
+            told,
             options,
             settings,
             state: Mutex::new(State {
@@ -387,6 +390,12 @@ impl Models {
             tracing::warn!("{note}");
         }
         let info = info(source, model.facts());
+        if let Some(told) = &self.told {
+            let asked = self.options.cache_bytes.is_some();
+            for sentence in model.facts().told(&info.name, asked) {
+                told(&sentence);
+            }
+        }
         tracing::info!(model = %info.name, threads = info.threads, "the model is ready");
         Ok(Loaded {
             number,

@@ -18,11 +18,13 @@ pub struct Preferences {
     pub hub: fastar_hub::Settings,
     /// Most bytes a second; none for as fast as it goes.
     pub bytes_per_second: Option<u64>,
+    /// What is wrong with the settings, sentences.
+    pub problem: Option<String>,
 }
 
 impl Preferences {
     /// What the settings of the app and the environment (`FASTAR_DATA_DIR`, `FASTAR_MODELS_DIR` and those of the hub) say. Settings that cannot be
-    /// read count as none; the app tells about them.
+    /// read count as none.
     ///
     /// # Errors
     /// When there is no home folder.
@@ -38,8 +40,9 @@ impl Preferences {
         given: Option<PathBuf>,
         environment: fastar_hub::Settings,
     ) -> Result<Self> {
-        let settings = Settings::peek(folder);
+        let (settings, problem) = Settings::peek(folder);
         Ok(Self {
+            problem,
             data_folder: folder.to_owned(),
             models_folder: models_folder(&settings, given.as_deref(), folder),
             hub: downloads::reach(&settings, folder, environment),
@@ -81,10 +84,20 @@ mod tests {
         assert_eq!(of(None).models_folder, Path::new("/big/disk"));
         assert_eq!(of(None).bytes_per_second, Some(5));
         assert_eq!(of(None).hub.endpoint, "https://mirror.example");
+        assert_eq!(of(None).problem, None);
         assert_eq!(of(Some("/given")).models_folder, Path::new("/given"));
+        std::fs::write(dir.path().join("settings.json"), r#"{"theme": "blue"}"#).unwrap();
+        let problem = of(None).problem.unwrap();
+        assert!(
+            problem.contains("is \"blue\" and must be system"),
+            "{problem}"
+        );
         // Damaged settings are left for the app to set aside.
         std::fs::write(dir.path().join("settings.json"), "{").unwrap();
         assert_eq!(of(None).models_folder, dir.path().join("models"));
+        let problem = of(None).problem.unwrap();
+        let file = dir.path().join("settings.json");
+        assert!(problem.contains(&file.display().to_string()), "{problem}");
         assert_eq!(
             std::fs::read(dir.path().join("settings.json")).unwrap(),
             b"{"

@@ -167,6 +167,7 @@ fn paged(folder: &Path) -> App {
         model: Some(model),
         temperature: Some(0.0),
         loader: std::sync::Arc::new(fastar_app::inference::load),
+        told: None,
         cache_bytes: None,
         models_folder: None,
         workshop: None,

@@ -6,11 +6,14 @@ use fastar_api::{Hardware, Instructions};
 use fastar_app::Preferences;
 
 use crate::failure::Failure;
-use crate::terminal::Answers;
+use crate::terminal::{self, Answers};
 
 /// Looks at the computer and says what of it is used, and why.
 pub fn doctor() -> Result<(), Failure> {
     let preferences = Preferences::read()?;
+    if let Some(problem) = &preferences.problem {
+        terminal::note(&format!("fastar: {problem}"));
+    }
     let seen = fastar_app::hardware(&preferences.data_folder, &preferences.models_folder);
     Answers::new().write(&described(&seen))
 }

@@ -31,6 +31,10 @@ impl Model {
 
 /// Opens the model of the options, or the built-in one.
 pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failure> {
+    // Without a home folder there are no settings.
+    if let Some(problem) = Preferences::read().ok().and_then(|p| p.problem) {
+        terminal::note(&format!("fastar: {problem}"));
+    }
     let settings = Options {
         threads: options.threads,
         cache_bytes: options.cache,
@@ -52,21 +56,9 @@ pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failur
             name: "the built-in demo model".into(),
         },
     };
-    if let Some(warning) = &model.engine.facts().warning {
-        terminal::note(&format!("fastar: {warning}"));
-    }
-    let memory = &model.engine.facts().memory;
-    // What was asked for is said with what it became; what fits whole needs no word.
-    if let Some(note) = &memory.note {
-        terminal::note(&format!("fastar: {note}"));
-    }
-    if options.cache.is_some() && memory.cache_bytes == 0 {
-        terminal::note(&format!(
-            "fastar: All of {} is in memory with this program; --cache changes nothing.",
-            model.name
-        ));
-    } else if options.cache.is_some() || memory.slots < memory.experts {
-        terminal::note(&format!("fastar: {}", memory.sentence()));
+    let facts = model.engine.facts();
+    for sentence in facts.told(&model.name, options.cache.is_some()) {
+        terminal::note(&format!("fastar: {sentence}"));
     }
     Ok(model)
 }

@@ -1,12 +1,14 @@
 //! `fastar serve`: the web interface on this computer.
 
+use std::sync::Arc;
+
 use fastar_api::Face;
 use fastar_app::App;
 
 use crate::arguments::ServeOptions;
 use crate::failure::Failure;
 use crate::model;
-use crate::terminal::Answers;
+use crate::terminal::{self, Answers};
 
 /// Takes the port first, so that a taken one is known before anything slow, then opens the app and serves until asked to end.
 pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
@@ -21,11 +23,17 @@ pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
             settings.model = Some(path);
         }
         settings.cache_bytes = options.cache;
+        settings.told = Some(Arc::new(|sentence| {
+            terminal::note(&format!("fastar: {sentence}"));
+        }));
         settings.temperature = options.temp.or(settings.temperature);
         let app = tokio::task::spawn_blocking(move || App::open(settings))
             .await
             .map_err(|e| Failure::Error(format!("The app could not be opened: {e}.")))?
             .map_err(sentence)?;
+        if let Some(notice) = app.app_info().notice {
+            terminal::note(&format!("fastar: {notice}"));
+        }
         Answers::new().write(&format!(
             "FaStar is at http://{}/ (Ctrl+C ends it)\n",
             bound.address()

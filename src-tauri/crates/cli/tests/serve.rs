@@ -1,9 +1,9 @@
 //! `fastar serve`: starts, answers, ends.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
-use common::{Server, fastar, serve, signal, text};
+use common::{Server, fastar, run, serve, serve_in, signal, text};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -78,6 +78,50 @@ fn where_it_runs_already_is_said_and_a_second_one_ends() {
         error.contains("--port") && error.contains("FASTAR_DATA_DIR"),
         "{error}"
     );
+}
+
+#[test]
+fn what_the_cache_became_is_said_as_run_says_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = common::converted("demo", folder.path());
+    for cache in ["1G", "1M"] {
+        let options = ["--model", text(&model), "--cache", cache];
+        let once = run(&[&["run", "--prompt", "hi", "--tokens", "1"], &options[..]].concat());
+        let expected = once
+            .err
+            .lines()
+            .find(|line| line.starts_with("fastar: Expert cache: "))
+            .unwrap_or_else(|| panic!("{once:?}"));
+        let mut server = serve(&[&["serve", "--port", "0"], &options[..]].concat());
+        assert_eq!(server.said().trim_end(), expected);
+    }
+}
+
+#[test]
+fn a_setting_that_does_not_count_is_said_on_every_way_in() {
+    let data = tempfile::tempdir().unwrap();
+    let file = data.path().join("settings.json");
+    std::fs::write(&file, r#"{"theme": "blue"}"#).unwrap();
+    let sentence = format!(
+        "fastar: The setting `theme` in {} is \"blue\" and must be ",
+        file.display()
+    );
+    for arguments in [
+        &["run", "--prompt", "hi", "--tokens", "1"][..],
+        &["chat"],
+        &["doctor"],
+    ] {
+        let output = fastar(arguments)
+            .env("FASTAR_DATA_DIR", data.path())
+            .output()
+            .unwrap();
+        let ended = common::Ended::from(output);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.err.starts_with(&sentence), "{ended:?}");
+        assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
+    }
+    let mut server = serve_in(data, &["serve", "--port", "0"]);
+    assert!(server.said().starts_with(&sentence));
 }
 
 #[test]

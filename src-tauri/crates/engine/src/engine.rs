@@ -83,6 +83,27 @@ pub struct ModelFacts {
     pub limit: Option<String>,
 }
 
+impl ModelFacts {
+    /// What a person at a terminal should know of this model, called `name`, once it is loaded: what was asked for and what it became. What fits whole
+    /// needs no word, unless `asked`: a size of the cache was given with --cache.
+    pub fn told(&self, name: &str, asked: bool) -> Vec<String> {
+        let memory = &self.memory;
+        let cache = if asked && memory.cache_bytes == 0 {
+            Some(format!(
+                "All of {name} is in memory with this program; --cache changes nothing."
+            ))
+        } else if asked || memory.slots < memory.experts {
+            Some(memory.sentence())
+        } else {
+            None
+        };
+        [self.warning.clone(), memory.note.clone(), cache]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
 /// Set from any thread to stop an answer; looked at between layers.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);

@@ -69,14 +69,26 @@ impl Settings {
         }
     }
 
-    /// The same without touching the file, for reading only: what cannot be read counts as nothing.
-    pub(crate) fn peek(folder: &Path) -> Self {
+    /// The same without touching the file, for reading only: what cannot be read counts as nothing. The second value says what is wrong.
+    pub(crate) fn peek(folder: &Path) -> (Self, Option<String>) {
         let file = folder.join("settings.json");
-        let values = read(&file)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default();
-        Self { file, values }
+        let values = match read(&file) {
+            Ok(bytes) => serde_json::from_slice(&bytes).ok(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(Map::new()),
+            Err(_) => None,
+        };
+        let unreadable = values.is_none().then(|| {
+            format!(
+                "The settings in {} could not be read, so the defaults are used.",
+                file.display()
+            )
+        });
+        let settings = Self {
+            file,
+            values: values.unwrap_or_default(),
+        };
+        let problem = unreadable.or_else(|| settings.wrong());
+        (settings, problem)
     }
 
     /// One sentence for each value that its setting does not take.

@@ -103,6 +103,7 @@ impl Script {
             model: None,
             temperature: None,
             models_folder: None,
+            told: None,
             cache_bytes: None,
             workshop: None,
             loader: Arc::new(move |source, _| match source {

@@ -4,17 +4,18 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 /// The program, without input and without what the environment of the tests may set.
 pub fn fastar(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fastar"));
     command.args(arguments).stdin(Stdio::null());
+    // What the person who runs the tests has chosen does not count.
+    command.env("FASTAR_DATA_DIR", "/no/such/folder");
     for name in [
         "FASTAR_LOG",
         "RUST_LOG",
         "FASTAR_MODEL",
-        "FASTAR_DATA_DIR",
         "FASTAR_MODELS_DIR",
         "FASTAR_TEMPERATURE",
         "HF_ENDPOINT",
@@ -138,6 +139,7 @@ pub fn reference() -> Vec<(String, String)> {
 pub struct Server {
     pub child: Child,
     pub address: String,
+    err: BufReader<ChildStderr>,
     _data: tempfile::TempDir,
 }
 
@@ -149,15 +151,30 @@ impl Drop for Server {
     }
 }
 
+impl Server {
+    /// The next line of stderr.
+    pub fn said(&mut self) -> String {
+        let mut line = String::new();
+        self.err.read_line(&mut line).unwrap();
+        line
+    }
+}
+
 /// Starts it with a data folder of its own and at temperature 0, and waits until it says where it is.
 pub fn serve(arguments: &[&str]) -> Server {
-    let data = tempfile::tempdir().unwrap();
+    serve_in(tempfile::tempdir().unwrap(), arguments)
+}
+
+/// The same with this data folder.
+pub fn serve_in(data: tempfile::TempDir, arguments: &[&str]) -> Server {
     let mut child = fastar(arguments)
         .env("FASTAR_DATA_DIR", data.path())
         .env("FASTAR_TEMPERATURE", "0")
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let err = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap())
         .read_line(&mut line)
@@ -172,6 +189,7 @@ pub fn serve(arguments: &[&str]) -> Server {
     Server {
         child,
         address,
+        err,
         _data: data,
     }
 }
