@@ -201,7 +201,7 @@ impl App {
         let settings = Arc::new(Mutex::new(settings));
         let how = fastar_engine::Options {
             cache_bytes: options.cache_bytes,
-            hot_lists: Some(data.path().join("hot-experts")),
+            hot_lists: Some(preferences::hot_lists(data.path())),
             ..fastar_engine::Options::default()
         };
         let models = Models::start(

@@ -20,6 +20,8 @@ pub struct Preferences {
     pub bytes_per_second: Option<u64>,
     /// What is wrong with the settings, sentences.
     pub problem: Option<String>,
+    /// The folder for lists of hot experts; none before the app has made its own, which only the person can look into.
+    pub hot_lists: Option<PathBuf>,
 }
 
 impl Preferences {
@@ -43,12 +45,18 @@ impl Preferences {
         let (settings, problem) = Settings::peek(folder);
         Ok(Self {
             problem,
+            hot_lists: folder.is_dir().then(|| hot_lists(folder)),
             data_folder: folder.to_owned(),
             models_folder: models_folder(&settings, given.as_deref(), folder),
             hub: downloads::reach(&settings, folder, environment),
             bytes_per_second: downloads::limit(&settings),
         })
     }
+}
+
+/// Where lists of hot experts are kept.
+pub(crate) fn hot_lists(data: &Path) -> PathBuf {
+    data.join("hot-experts")
 }
 
 /// The folder with the models: given for this run, chosen, or the one beside the chats.

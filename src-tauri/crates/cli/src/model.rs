@@ -31,11 +31,13 @@ impl Model {
 
 /// Opens the model of the options, or the built-in one.
 pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failure> {
-    // Without a home folder there are no settings.
-    if let Some(problem) = Preferences::read().ok().and_then(|p| p.problem) {
+    // Without a home folder there are neither settings nor lists.
+    let preferences = Preferences::read().ok();
+    if let Some(problem) = preferences.as_ref().and_then(|p| p.problem.as_ref()) {
         terminal::note(&format!("fastar: {problem}"));
     }
     let settings = Options {
+        hot_lists: preferences.and_then(|p| p.hot_lists),
         threads: options.threads,
         cache_bytes: options.cache,
         trace: options.trace.clone(),

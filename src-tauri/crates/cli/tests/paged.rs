@@ -196,3 +196,29 @@ fn a_cache_for_what_is_in_memory_anyway_is_told_in_words() {
     let expected = "fastar: All of the built-in demo model is in memory with this program; --cache changes nothing.\n";
     assert_eq!(ended.err, expected);
 }
+
+#[test]
+fn what_was_hot_is_kept_in_the_folder_of_the_app_where_there_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = converted("demo", folder.path());
+    let data = folder.path().join("data");
+    let ask = || {
+        let options = [
+            "--prompt", "hi", "--tokens", "3", "--temp", "0", "--cache", "1M",
+        ];
+        let ended = fastar(&[&["run", "--model", text(&model)], &options[..]].concat())
+            .env("FASTAR_DATA_DIR", &data)
+            .output()
+            .unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+        ended.stdout
+    };
+    let answer = ask();
+    // The app makes its folder so that nobody else can look into it.
+    assert!(!data.exists());
+    fs::create_dir(&data).unwrap();
+    for _ in 0..2 {
+        assert_eq!(ask(), answer);
+        assert_eq!(fs::read_dir(data.join("hot-experts")).unwrap().count(), 1);
+    }
+}

@@ -166,6 +166,7 @@ impl Engine {
             .and_then(|first| writing.write(first));
         let mut answer = writing.answer;
         answer.position = session.position();
+        self.keep_hot_list_now_and_then();
         match result {
             Ok(finish) => {
                 answer.finish = finish;

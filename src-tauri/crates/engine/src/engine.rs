@@ -1,8 +1,9 @@
 //! A loaded model with its threads and tokenizer.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use fastar_fst::{Container, Dtype, EffortTable};
 use fastar_kernels::processors::{Processors, stay_on};
@@ -16,6 +17,8 @@ use crate::pager::{PageView, Pager, Statistics, hot};
 use crate::plan::{self, Measured, Need, Plan, Preview};
 use crate::{Error, Result, Session};
 
+/// The list of hot experts is written so often at most while the model is in use.
+const KEEP_EVERY: Duration = Duration::from_secs(60);
 /// More threads than any machine for this has processors.
 pub const MOST_THREADS: usize = 512;
 
@@ -54,6 +57,8 @@ struct Loaded {
     /// What it needs of memory; none where it is in memory as a whole anyway.
     need: Option<Need>,
     hot_lists: Option<PathBuf>,
+    /// When the list of hot experts was last written.
+    kept: Mutex<Option<Instant>>,
 }
 
 /// Facts about a loaded model.
@@ -169,6 +174,7 @@ impl Engine {
             facts,
             need,
             hot_lists: options.hot_lists.clone(),
+            kept: Mutex::default(),
         })))
     }
 
@@ -268,6 +274,15 @@ impl Engine {
         self.0.efforts
     }
 
+    /// Keeps the list of hot experts now and then, so that a process that is killed has lost little of it.
+    pub(crate) fn keep_hot_list_now_and_then(&self) {
+        let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none_or(|kept| kept.elapsed() >= KEEP_EVERY) {
+            self.0.keep_hot_list();
+            *kept = Some(Instant::now());
+        }
+    }
+
     pub(crate) fn is(&self, other: &Engine) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -346,8 +361,8 @@ fn parameters(container: &Container) -> u64 {
     dense + (layers * experts) as u64 * each
 }
 
-impl Drop for Loaded {
-    fn drop(&mut self) {
+impl Loaded {
+    fn keep_hot_list(&self) {
         let (Some(folder), Some(pager)) = (&self.hot_lists, self.model.pager()) else {
             return;
         };
@@ -358,6 +373,12 @@ impl Drop for Loaded {
         if let Err(error) = hot::save(folder, self.model.container().identity(), &pages) {
             tracing::warn!(%error, folder = %folder.display(), "the list of hot experts could not be kept");
         }
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.keep_hot_list();
     }
 }
 

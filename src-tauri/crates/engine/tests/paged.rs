@@ -319,6 +319,36 @@ fn a_warm_start_reads_what_was_hot() {
 }
 
 #[test]
+fn what_was_hot_is_kept_while_the_model_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let lists = folder.path().join("hot");
+    let model = fastar_testkit::Chain::answering(&[b"a", b"b"]).model();
+    let all = Engine::open(&model.path(), &with_cache(0)).unwrap();
+    let options = Options {
+        hot_lists: Some(lists.clone()),
+        ..with_cache(slot(&all))
+    };
+    let engine = Engine::open(&model.path(), &options).unwrap();
+    let message = fastar_engine::Message {
+        role: fastar_engine::Role::User,
+        text: "?".into(),
+    };
+    assert!(!lists.exists());
+    engine
+        .answer(
+            &mut engine.session(),
+            &[message],
+            &fastar_engine::Sampling::default(),
+            &fastar_engine::Cancel::default(),
+            &mut |_| {},
+        )
+        .unwrap();
+    // Whatever ends the process now.
+    let kept: Vec<_> = std::fs::read_dir(&lists).unwrap().collect();
+    assert_eq!(kept.len(), 1);
+}
+
+#[test]
 fn a_model_that_is_not_there_is_an_error() {
     assert!(Engine::open(Path::new("no such file"), &Options::default()).is_err());
 }
