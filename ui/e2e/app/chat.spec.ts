@@ -114,7 +114,8 @@ test('a chat is found, exported, deleted and imported again with all its version
   await page.keyboard.press('Delete');
   await expect(rows(page)).toHaveCount(0);
   const chooser = page.waitForEvent('filechooser');
-  await page.getByRole('button', { name: 'Import chats…' }).click();
+  await page.getByTestId('chats-menu').click();
+  await page.getByRole('menuitem', { name: 'Import chats…' }).click();
   await (await chooser).setFiles(path);
   await expect(page.getByText('1 chat was imported.')).toBeVisible();
   await rows(page).first().click();

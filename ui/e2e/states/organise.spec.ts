@@ -121,12 +121,87 @@ test('chats leave as files and come back, and a foreign file is refused with a s
   await expect(
     page.getByText('Exported to /home/you/Documents/Sort words by length in Rust.md'),
   ).toBeVisible();
-  await page.getByRole('button', { name: 'Import chats…' }).click();
+  await page.getByTestId('chats-menu').click();
+  await page.getByRole('menuitem', { name: 'Import chats…' }).click();
   await expect(page.getByText('2 chats were imported.')).toBeVisible();
   await expect(rows(page)).toHaveCount(11);
   await page.goto('/?fake=binaryfile');
-  await page.getByRole('button', { name: 'Import chats…' }).click();
+  await page.getByTestId('chats-menu').click();
+  await page.getByRole('menuitem', { name: 'Import chats…' }).click();
   await expect(page.getByRole('alert')).toContainText('no file of chats that FaStar has exported');
+});
+
+test('a list of 1,000 chats is all there, and only what is near the view is made', async ({ page }) => {
+  await page.goto('/?fake=thousand');
+  const row = (n: number) => page.getByRole('button', { name: `Chat number ${n}`, exact: true });
+  await expect(row(1)).toBeVisible();
+  expect(await rows(page).count()).toBeLessThan(100);
+  // The whole list has its height, and each row says where it stands.
+  const nav = page.getByRole('navigation');
+  const height = await nav.evaluate((list) => list.scrollHeight);
+  const rowHeight = (await row(1).boundingBox())!.height;
+  expect(height).toBeGreaterThan(1000 * rowHeight);
+  const places = await nav.evaluate((list) =>
+    [...list.querySelectorAll('ul')].map((ul) => ul.querySelector('li')?.getAttribute('aria-setsize')),
+  );
+  expect(places.slice(0, 2)).toEqual([expect.stringMatching(/^\d+$/), expect.stringMatching(/^\d+$/)]);
+  await expect(nav.locator('li').filter({ has: row(1) })).toHaveAttribute('aria-posinset', '1');
+  // To the end and back with the keyboard.
+  await row(1).focus();
+  await page.keyboard.press('End');
+  await expect(row(1000)).toBeFocused();
+  await expect(row(1000)).toBeInViewport();
+  await expect(row(1)).toHaveCount(0);
+  await page.keyboard.press('ArrowUp');
+  await expect(row(999)).toBeFocused();
+  await page.keyboard.press('Home');
+  await expect(row(1)).toBeFocused();
+  await expect(row(1)).toBeInViewport();
+  // Scrolled anywhere there are rows in view, one below the other, and the one with the focus stays.
+  await nav.evaluate((list) => (list.scrollTop = list.scrollHeight / 2));
+  const seen = rows(page).filter({ visible: true });
+  await expect(async () => {
+    const tops = await nav.evaluate((list) => {
+      const view = list.getBoundingClientRect();
+      return [...list.querySelectorAll('[data-chat], h2')]
+        .map((element) => element.getBoundingClientRect())
+        .filter((box) => box.bottom > view.top && box.top < view.bottom)
+        .map((box) => [box.top, box.bottom] as const);
+    });
+    expect(tops.length).toBeGreaterThan(10);
+    tops.slice(1).forEach(([top], i) => expect(Math.abs(top - tops[i]![1])).toBeLessThan(1));
+  }).toPass();
+  expect(await seen.count()).toBeLessThan(110);
+  await expect(row(1)).toBeFocused();
+  // What is renamed or deleted far down stays where it is.
+  await page.keyboard.press('End');
+  await page.keyboard.press('F2');
+  await page.keyboard.type('The very first');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('button', { name: 'The very first', exact: true })).toBeFocused();
+  await page.keyboard.press('Delete');
+  await expect(row(999)).toBeFocused();
+  await expect(row(999)).toBeInViewport();
+});
+
+test('the title field of a chat that is out of view or in a folded folder comes into view', async ({
+  page,
+}) => {
+  await page.goto('/?fake=thousand');
+  await rows(page).first().click();
+  await page.getByRole('navigation').evaluate((list) => (list.scrollTop = list.scrollHeight));
+  await expect(page.getByRole('button', { name: 'Chat number 1000', exact: true })).toBeVisible();
+  await page.getByTestId('composer').focus();
+  await page.keyboard.press('F2');
+  const field = page.getByRole('textbox', { name: 'Title of the chat' });
+  await expect(field).toBeFocused();
+  await expect(field).toBeInViewport();
+  await page.goto('/?fake=organised');
+  await page.getByRole('button', { name: 'Dinner for six, two of them vegan', exact: true }).click();
+  await page.getByRole('navigation').getByRole('button', { name: 'Home', exact: true }).click();
+  await page.getByTestId('composer').focus();
+  await page.keyboard.press('F2');
+  await expect(field).toBeFocused();
 });
 
 for (const colorScheme of ['light', 'dark'] as const) {

@@ -157,7 +157,7 @@ export const strings = {
     json: 'Export as JSON…',
     import: 'Import chats…',
     exportAll: 'Export all chats…',
-    more: 'More for all chats',
+    more: 'Import and export',
     exported: (path: string) => `Exported to ${path}`,
     imported: (n: number) => (n === 1 ? '1 chat was imported.' : `${count(n)} chats were imported.`),
     dismiss: 'Dismiss',

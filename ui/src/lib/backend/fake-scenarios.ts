@@ -249,6 +249,13 @@ function weeks(id: () => string): Chat[] {
   ];
 }
 
+/** The chats of a year. */
+function thousand(id: () => string): Chat[] {
+  return Array.from({ length: 1000 }, (_, n) =>
+    chat(id, `Chat number ${n + 1}`, n * 6 * HOUR, [['Hello!', answers['Hello!']!]]),
+  );
+}
+
 function one(change: Partial<Message>, answer: string = answers['Tell me a story about a fox.']!) {
   return (id: () => string): Chat[] => [
     chat(id, 'A story about a fox', 2000, [['Tell me a story about a fox.', answer, change]]),
@@ -281,6 +288,7 @@ export const scenarios: Record<string, Scenario> = {
   web: { face: 'web' },
   weeks: { flash: true, chats: weeks },
   weeksdemo: { chats: weeks },
+  thousand: { flash: true, chats: thousand },
   library: { flash: true, chats: weeks },
   verifying: { flash: true, chats: weeks },
   verified: { flash: true, chats: weeks },

@@ -12,15 +12,25 @@ export interface Group {
 }
 
 export function groups(chats: readonly ChatSummary[], now: number): Group[] {
+  const pinned: ChatSummary[] = [];
+  const rest: ChatSummary[] = [];
+  const folders = new Map<string, ChatSummary[]>();
+  for (const chat of chats) {
+    if (chat.pinned) pinned.push(chat);
+    else if (chat.folder === null) rest.push(chat);
+    else {
+      const inside = folders.get(chat.folder);
+      if (inside) inside.push(chat);
+      else folders.set(chat.folder, [chat]);
+    }
+  }
   const all: Group[] = [];
-  const pinned = chats.filter((chat) => chat.pinned);
   if (pinned.length > 0)
     all.push({ key: 'pinned', label: strings.folders.pinned, folder: false, chats: pinned });
   for (const name of folderNames(chats)) {
-    const inside = chats.filter((chat) => !chat.pinned && chat.folder === name);
-    if (inside.length > 0) all.push({ key: `folder ${name}`, label: name, folder: true, chats: inside });
+    const inside = folders.get(name);
+    if (inside) all.push({ key: `folder ${name}`, label: name, folder: true, chats: inside });
   }
-  const rest = chats.filter((chat) => !chat.pinned && chat.folder === null);
   for (const day of byDay(rest, now))
     all.push({ key: `day ${day.label}`, label: day.label, folder: false, chats: day.chats });
   return all;
