@@ -46,14 +46,18 @@ const longestPause = (page: Page) =>
     pause.last = performance.now();
     return Math.round(longest);
   });
-/** Megabytes of the page's own objects, after a collection. */
-async function heap(page: Page): Promise<number> {
+/** What the page holds after a collection: megabytes of objects, nodes (in the page or not), and listeners. */
+async function held(page: Page): Promise<{ heap: number; nodes: number; listeners: number }> {
   const session = await page.context().newCDPSession(page);
   await session.send('HeapProfiler.collectGarbage');
   const { usedSize } = await session.send('Runtime.getHeapUsage');
+  const { nodes, jsEventListeners } = await session.send('Memory.getDOMCounters');
   await session.detach();
-  return Math.round(usedSize / 1e6);
+  return { heap: Math.round(usedSize / 1e5) / 10, nodes, listeners: jsEventListeners };
 }
+const heap = async (page: Page) => (await held(page)).heap;
+const words = ({ heap, nodes, listeners }: Awaited<ReturnType<typeof held>>) =>
+  `${heap} MB, ${nodes} nodes, ${listeners} listeners`;
 
 test('a chat of 300,000 tokens', async ({ page }) => {
   test.setTimeout(300_000);
@@ -128,19 +132,29 @@ for (const chats of [10, 1000]) {
 test('50,000 streamed tokens', async ({ page }) => {
   test.setTimeout(300_000);
   await page.goto('/?fake=flood');
-  await page.getByTestId('composer').fill('Begin.');
-  const before = await heap(page);
+  const composer = page.getByTestId('composer');
+  await composer.waitFor();
+  const before = await held(page);
+  say('at rest', words(before));
   await watchPauses(page);
-  await page.keyboard.press('Enter');
-  await page.getByTestId('stop').waitFor();
-  const marks: number[] = [];
-  while (!(await page.getByTestId('send').isVisible())) {
-    await page.waitForTimeout(3000);
-    marks.push(await heap(page));
+  // The second time tells what stays for each answer from what is made once.
+  for (const turn of ['first', 'second']) {
+    await composer.fill('Begin.');
+    await page.keyboard.press('Enter');
+    await page.getByTestId('stop').waitFor();
+    const marks: number[] = [];
+    while (!(await page.getByTestId('send').isVisible())) {
+      await page.waitForTimeout(3000);
+      marks.push(await heap(page));
+    }
+    say(`while the ${turn} 50,000 tokens came`, `${marks.join(', ')} MB`);
+    say('longest pause meanwhile', `${await longestPause(page)} ms`);
+    say('the answer shown', words(await held(page)));
+    await page.keyboard.press('Control+n');
+    await expect(page.locator('article')).toHaveCount(0);
+    await page.waitForTimeout(500);
+    say('the answer put away', words(await held(page)));
+    const made = await page.evaluate(() => document.querySelectorAll('*').length);
+    say('elements in the page', String(made));
   }
-  say('memory while 50,000 tokens came', `${before} MB before, then ${marks.join(', ')} MB`);
-  say('longest pause meanwhile', `${await longestPause(page)} ms`);
-  await page.keyboard.press('Control+n');
-  await page.waitForTimeout(500);
-  say('memory with the answer put away', `${await heap(page)} MB`);
 });

@@ -19,7 +19,8 @@ export class GrowingMarkdown {
       this.open = 0;
     }
     this.text = text;
-    const rest = text.slice(this.open);
+    // A copy, not a view: what is shown of it would keep the whole text alive as it is now, once for every block.
+    const rest = structuredClone(text.slice(this.open));
     const fence = openFence(rest);
     if (fence) return [...this.kept, { type: 'code', ...fence }];
     const { blocks, starts } = parse(rest);
