@@ -490,7 +490,7 @@ test('everything can be done with the keyboard alone', async ({ page }) => {
   await page.goto('/?fake=demo');
   await expect(page.getByTestId('composer')).toBeFocused();
   await page.getByTestId('model-pill').press('Enter');
-  await expect(panel(page).getByRole('button', { name: 'Close' })).toBeFocused();
+  await expect(panel(page).getByRole('heading', { name: 'Models', exact: true })).toBeFocused();
   const reach = async (name: string | RegExp) => {
     for (let tabs = 0; tabs < 40; tabs++) {
       await page.keyboard.press('Tab');
