@@ -13,13 +13,14 @@ interface Size {
   height: number;
 }
 
-export function shoot(shots: Shot[], sizes: { wide: Size; narrow: Size }): void {
+export function shoot(shots: Shot[], sizes: { wide: Size; narrow: Size }, locale = 'en-US'): void {
   for (const colorScheme of ['light', 'dark'] as const) {
     for (const [size, viewport] of Object.entries(sizes)) {
       test(`${colorScheme} ${size}`, async ({ browser, baseURL }) => {
         test.setTimeout(240_000);
         const context = await browser.newContext({
           colorScheme,
+          locale,
           viewport,
           reducedMotion: 'reduce',
           baseURL: baseURL ?? '',

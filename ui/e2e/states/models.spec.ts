@@ -321,7 +321,7 @@ test('a damaged model is explained and repaired', async ({ page }) => {
   await expect(flash.getByRole('alert')).toContainText('layer 9, expert 113');
   await flash.getByRole('button', { name: 'Repair' }).click();
   await step(page, 0.5);
-  await expect(flash).toContainText('13.3 MB of 26.7 MB');
+  await expect(flash).toContainText('13.4 MB of 26.7 MB');
   await step(page, 0.5);
   await expect(flash).toContainText('2 records were fetched again; the file is right now.');
   await expect(flash.getByRole('alert')).toHaveCount(0);

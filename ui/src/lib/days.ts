@@ -1,6 +1,7 @@
 /** Sorts chats into the headings of the list: by the person's own calendar days, newest first. */
 import type { ChatSummary } from './api/types';
 import { strings } from './strings';
+import { locale } from './strings/language.svelte';
 
 export interface Day {
   label: string;
@@ -18,23 +19,21 @@ function daysBetween(earlier: number, later: number): number {
   return Math.round((startOfDay(later).getTime() - startOfDay(earlier).getTime()) / 86_400_000);
 }
 
-const monthName = new Intl.DateTimeFormat('en-US', { month: 'long', year: 'numeric' });
-
-function labelOf(time: number, now: number): string {
-  const days = daysBetween(time, now);
-  // A clock that was set back must not hide a chat: what lies ahead counts as today.
-  if (days <= 0) return strings.sidebar.today;
-  if (days === 1) return strings.sidebar.yesterday;
-  if (days <= 7) return strings.sidebar.week;
-  if (days <= 30) return strings.sidebar.month;
-  return monthName.format(new Date(time));
-}
-
 export function byDay(chats: readonly ChatSummary[], now: number): Day[] {
+  const months = new Intl.DateTimeFormat(locale(), { month: 'long', year: 'numeric' });
+  const labelOf = (time: number): string => {
+    const days = daysBetween(time, now);
+    // A clock that was set back must not hide a chat: what lies ahead counts as today.
+    if (days <= 0) return strings.sidebar.today;
+    if (days === 1) return strings.sidebar.yesterday;
+    if (days <= 7) return strings.sidebar.week;
+    if (days <= 30) return strings.sidebar.month;
+    return months.format(time);
+  };
   const sorted = [...chats].sort((a, b) => b.updated_at - a.updated_at);
   const days: Day[] = [];
   for (const chat of sorted) {
-    const label = labelOf(chat.updated_at, now);
+    const label = labelOf(chat.updated_at);
     const last = days.at(-1);
     if (last && last.label === label) last.chats.push(chat);
     else days.push({ label, chats: [chat] });

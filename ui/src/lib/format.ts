@@ -1,25 +1,40 @@
-/** Numbers as people read them. An unknown value has no text: callers show nothing. */
+/** Numbers as people read them, in the language of the window. An unknown value has no text: callers show nothing. */
+import { strings } from './strings';
+import { locale } from './strings/language.svelte';
 
-const whole = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
+/** Making one takes longer than using it a thousand times. */
+const formats = new Map<string, Intl.NumberFormat>();
+
+function numbers(options: Intl.NumberFormatOptions): Intl.NumberFormat {
+  const key = locale() + JSON.stringify(options);
+  let format = formats.get(key);
+  if (!format) formats.set(key, (format = new Intl.NumberFormat(locale(), options)));
+  return format;
+}
+
+/** A number with exactly so many places. */
+function fixed(value: number, places: number): string {
+  return numbers({ minimumFractionDigits: places, maximumFractionDigits: places }).format(value);
+}
 
 export function count(value: number): string {
-  return whole.format(value);
+  return fixed(value, 0);
 }
 
 /** Tokens per second: two significant places below ten, whole numbers above a hundred. */
 export function speed(tokensPerSecond: number): string {
-  if (tokensPerSecond >= 100) return whole.format(tokensPerSecond);
-  if (tokensPerSecond >= 10) return tokensPerSecond.toFixed(1);
-  return tokensPerSecond.toFixed(2);
+  if (tokensPerSecond >= 100) return count(tokensPerSecond);
+  return fixed(tokensPerSecond, tokensPerSecond >= 10 ? 1 : 2);
 }
 
 /** Milliseconds as `35 ms`, `1.2 s`, `2 min 5 s`. */
 export function duration(ms: number): string {
-  if (ms < 1) return '<1 ms';
-  if (ms < 999.5) return `${Math.round(ms)} ms`;
-  if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`;
+  const { units } = strings;
+  if (ms < 1) return units.instant;
+  if (ms < 999.5) return units.milliseconds(fixed(ms, 0));
+  if (ms < 59_950) return units.seconds(fixed(ms / 1000, 1));
   const seconds = Math.round(ms / 1000);
-  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  return units.minutesSeconds(count(Math.floor(seconds / 60)), String(seconds % 60));
 }
 
 /** Bytes in decimal units, as disks are sold and file managers show them. */
@@ -31,23 +46,13 @@ export function bytes(value: number): string {
     amount /= 1000;
     unit += 1;
   }
-  return `${unit === 0 || amount >= 99.5 ? Math.round(amount) : amount.toFixed(1)} ${units[unit]}`;
+  return `${fixed(amount, unit === 0 || amount >= 99.5 ? 0 : 1)} ${units[unit]}`;
 }
 
 /** Parameters as `10.4 million`, `284 billion`. */
 export function parameters(value: number): string {
-  const steps: [number, string][] = [
-    [1e12, 'trillion'],
-    [1e9, 'billion'],
-    [1e6, 'million'],
-  ];
-  for (const [step, name] of steps) {
-    if (value >= step) {
-      const amount = value / step;
-      return `${amount >= 99.5 ? Math.round(amount) : amount.toFixed(1)} ${name}`;
-    }
-  }
-  return count(value);
+  if (value < 1e6) return count(value);
+  return numbers({ notation: 'compact', compactDisplay: 'long', maximumSignificantDigits: 3 }).format(value);
 }
 
 /** A part of a whole in percent, never rounded up to 100. */
@@ -58,12 +63,12 @@ export function percent(done: number, total: number): number {
 
 /** Time to wait as `2 days 3 h`, `1 h 20 min`, `5 min`, `under 1 min`: no more precise than an estimate is. */
 export function remaining(seconds: number): string {
-  if (seconds < 60) return 'under 1 min';
+  const { units } = strings;
+  if (seconds < 60) return units.underMinute;
   const minutes = Math.round(seconds / 60);
-  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 60) return units.minutes(minutes);
   const hours = Math.floor(minutes / 60);
-  if (hours < 24) return minutes % 60 === 0 ? `${hours} h` : `${hours} h ${minutes % 60} min`;
+  if (hours < 24) return units.hours(hours) + units.and(minutes % 60, units.minutes);
   const days = Math.floor(hours / 24);
-  const rest = hours % 24;
-  return `${days === 1 ? '1 day' : `${days} days`}${rest === 0 ? '' : ` ${rest} h`}`;
+  return units.days(days) + units.and(hours % 24, units.hours);
 }

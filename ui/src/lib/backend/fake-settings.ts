@@ -43,6 +43,14 @@ const rows: Row[] = [
     'system',
     'Light, dark, or as the system is.',
   ],
+  [
+    'language',
+    'appearance',
+    { kind: 'choice', options: ['system', 'en', 'zh'] },
+    'live',
+    'system',
+    'Language of the window. Automatic is that of the system.',
+  ],
   ['text_size', 'appearance', whole(80, 200), 'live', 100, 'Size of everything in the window, in percent.'],
   [
     'temperature',

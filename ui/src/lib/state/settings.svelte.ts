@@ -3,6 +3,7 @@
  */
 import type { ApiError, CachePlan, Setting } from '../api/types';
 import { type Backend, Unreachable } from '../backend';
+import { setLanguage } from '../strings/language.svelte';
 import { failure } from './failure';
 
 export type Value = Setting['value'];
@@ -68,6 +69,7 @@ export class Settings {
   private take(list: Setting[]): void {
     this.list = list;
     const root = document.documentElement;
+    setLanguage(this.of('language')?.value);
     root.dataset.theme = String(this.of('theme')?.value ?? 'system');
     const size = this.of('text_size')?.value;
     root.style.fontSize = typeof size === 'number' && size !== 100 ? `${size}%` : '';

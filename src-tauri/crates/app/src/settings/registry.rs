@@ -242,6 +242,14 @@ pub(crate) static THEME: Setting = Setting {
     scope: Scope::Live,
     help: "Light, dark, or as the system is.",
 };
+pub(crate) static LANGUAGE: Setting = Setting {
+    key: "language",
+    section: Section::Appearance,
+    kind: Kind::Choice(&["system", "en", "zh"]),
+    default: Default::Word("system"),
+    scope: Scope::Live,
+    help: "Language of the window. Automatic is that of the system.",
+};
 pub(crate) static TEXT_SIZE: Setting = Setting {
     key: "text_size",
     section: Section::Appearance,
@@ -261,8 +269,9 @@ pub(crate) static LOG_LEVEL: Setting = Setting {
 };
 
 /// All of them, in the order of the screen.
-pub(crate) static ALL: [&Setting; 24] = [
+pub(crate) static ALL: [&Setting; 25] = [
     &THEME,
+    &LANGUAGE,
     &TEXT_SIZE,
     &TEMPERATURE,
     &TOP_P,

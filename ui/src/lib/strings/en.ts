@@ -1,9 +1,29 @@
-/** Every word a person reads, in one place. Plain words; never blame the person. */
-import type { Hardware, Job, JobPhase, JobState, LogLine, ModelFile, Setting, Thinking } from './api/types';
-import { bytes, count, duration, remaining } from './format';
+/** Every word a person reads, in English. Plain words; never blame the person. The other catalogues have this one's type. */
+import type { Hardware, Job, JobPhase, JobState, LogLine, ModelFile, Setting, Thinking } from '../api/types';
+import { bytes, count, duration, remaining } from '../format';
 
-export const strings = {
+const plurals = new Intl.PluralRules('en');
+/** With the number before it, as it is said of one or of several. */
+const some = (n: number, one: string, several: string) =>
+  `${count(n)} ${plurals.select(n) === 'one' ? one : several}`;
+
+export const en = {
   app: 'FaStar',
+  units: {
+    instant: '<1 ms',
+    milliseconds: (n: string) => `${n} ms`,
+    seconds: (n: string) => `${n} s`,
+    minutesSeconds: (minutes: string, seconds: string) => `${minutes} min ${seconds} s`,
+    underMinute: 'under 1 min',
+    minutes: (n: number) => `${n} min`,
+    hours: (n: number) => `${n} h`,
+    days: (n: number) => some(n, 'day', 'days'),
+    /** What is over, after the larger unit; nothing when nothing is. */
+    and: (n: number, unit: (n: number) => string) => (n === 0 ? '' : ` ${unit(n)}`),
+    percent: (n: number) => `${n} %`,
+    /** Makes a heading the first sentence of a paragraph. */
+    stop: '.',
+  },
   sidebar: {
     label: 'Chats',
     newChat: 'New chat',
@@ -34,6 +54,7 @@ export const strings = {
     demo: 'You are talking to a tiny demo model. It is here so that you can try the app at once; it tells short stories and knows its limits.',
     demoMore: 'Get the real model',
     real: 'Everything you write stays on this computer.',
+    /** In a language that the demo model knows. */
     suggestions: ['Tell me a story about a fox.', 'Write a poem about the sea.', 'What can you do?'],
     suggestionsLabel: 'Things to try',
   },
@@ -52,7 +73,7 @@ export const strings = {
     >,
     thinkingHelp:
       'Whether the model thinks before it answers. Changing to or from the most thinking makes it read the whole conversation again.',
-    tokens: (n: number) => `${count(n)} tokens`,
+    tokens: (n: number) => some(n, 'token', 'tokens'),
     contextWarning: (percent: number) =>
       `With this message the context is ${percent} % full. When it is full, answers end early: start a new chat for a new subject.`,
     contextOver: (over: number, size: number) =>
@@ -65,7 +86,7 @@ export const strings = {
     send: 'Send now',
     edit: 'Edit the waiting message',
     drop: 'Do not send it',
-    files: (n: number) => (n === 1 ? '1 file' : `${n} files`),
+    files: (n: number) => some(n, 'file', 'files'),
   },
   attach: {
     pick: 'Attach text files',
@@ -135,7 +156,7 @@ export const strings = {
     searching: 'Searching…',
     none: 'Nothing found in your chats.',
     results: 'What was found',
-    some: (n: number) => (n === 1 ? '1 place found' : `${count(n)} places found`),
+    some: (n: number) => `${some(n, 'place', 'places')} found`,
     from: (who: string) => `${who}:`,
     you: 'You',
     model: 'Answer',
@@ -159,7 +180,7 @@ export const strings = {
     exportAll: 'Export all chats…',
     more: 'Import and export',
     exported: (path: string) => `Exported to ${path}`,
-    imported: (n: number) => (n === 1 ? '1 chat was imported.' : `${count(n)} chats were imported.`),
+    imported: (n: number) => `${some(n, 'chat was', 'chats were')} imported.`,
     dismiss: 'Dismiss',
   },
   instructions: {
@@ -191,8 +212,7 @@ export const strings = {
     showLess: 'Show less',
     waiting: 'Getting ready…',
     waitingForModel: 'Waiting for the model to load…',
-    queued: (ahead: number) =>
-      ahead === 1 ? 'Waiting for one other answer…' : `Waiting for ${count(ahead)} other answers…`,
+    queued: (ahead: number) => `Waiting for ${some(ahead, 'other answer', 'other answers')}…`,
     prefill: (done: number, total: number) => `Reading the prompt: ${count(done)} of ${count(total)} tokens`,
     prefillLeft: (seconds: number) =>
       seconds < 60 ? 'less than a minute left' : `about ${remaining(seconds)} left`,
@@ -253,7 +273,7 @@ export const strings = {
     layers: 'Layers',
     experts: 'Experts per layer',
     context: 'Context',
-    contextTokens: (n: number) => `${count(n)} tokens`,
+    contextTokens: (n: number) => some(n, 'token', 'tokens'),
     size: 'Size',
     threads: 'Threads',
     file: (path: string) => `The file is ${path}`,
@@ -407,19 +427,9 @@ export const strings = {
     unreadable: 'The settings could not be read',
     disconnected: 'Settings can be changed again when FaStar is back.',
     more: 'More',
-    /** Seldom needed. */
-    rare: [
-      'top_k',
-      'min_p',
-      'repetition_penalty',
-      'presence_penalty',
-      'frequency_penalty',
-      'seed',
-      'read_ahead',
-      'exact_arithmetic',
-    ],
     names: {
       theme: 'Colours',
+      language: 'Language',
       text_size: 'Text size',
       temperature: 'Temperature',
       top_p: 'Top-p',
@@ -443,18 +453,22 @@ export const strings = {
       download_token: 'Access token',
       download_resume_at_start: 'Resume at start',
       log_level: 'What is written down',
-    } as Record<string, string>,
+    },
+    /** What a setting does, where its key is known; else in the app's own words. */
+    help: (_key: string, told: string): string => told,
     units: {
-      text_size: { name: '%', factor: 1 },
-      max_tokens: { name: 'tokens', factor: 1 },
-      context_tokens: { name: 'tokens', factor: 1 },
-      expert_cache_bytes: { name: 'GB', factor: 1e9 },
-      download_bytes_per_second: { name: 'MB/s', factor: 1e6 },
-    } as Record<string, { name: string; factor: number }>,
+      text_size: '%',
+      max_tokens: 'tokens',
+      context_tokens: 'tokens',
+      expert_cache_bytes: 'GB',
+      download_bytes_per_second: 'MB/s',
+    },
     options: {
       theme: { system: 'As the system', light: 'Light', dark: 'Dark' },
+      /** Each language by its own name: who cannot read the one that is set finds theirs. */
+      language: { system: 'Automatic', en: 'English', zh: '简体中文' },
       log_level: { error: 'Errors', warn: 'Warnings', info: 'Events', debug: 'Details' },
-    } as Record<string, Record<string, string>>,
+    },
     automatic: 'Automatic',
     none: {
       model: 'The built-in demo',
@@ -462,7 +476,7 @@ export const strings = {
       download_bytes_per_second: 'No limit',
       max_tokens: 'No limit',
       seed: 'Random',
-    } as Record<string, string>,
+    },
     scope: (setting: Setting): string => {
       if (setting.given !== null) return 'Given when FaStar was started; counts until it is closed';
       if (setting.pending) return 'Waits for a reload of the model';
@@ -484,7 +498,7 @@ export const strings = {
     forget: 'Forget it',
     actionOn: (action: string, name: string) => `${action}: ${name}`,
     /** The app names a setting by its key, which nobody sees here. */
-    told: (problem: string, name: string) => problem.replace(/^The setting `\w+`/, name),
+    told: (problem: string, name: string): string => problem.replace(/^The setting `\w+`/, name),
     notANumber: (name: string) => `${name} must be a number.`,
     tokenStored: 'A token is stored',
     showModels: 'Show models',
@@ -507,7 +521,7 @@ export const strings = {
       names.length === 1
         ? `${names[0]} counts once the model is loaded again.`
         : `These count once the model is loaded again: ${names.join(', ')}.`,
-    reload: (n: number) => `Reload to apply (${n === 1 ? '1 change' : `${n} changes`})`,
+    reload: (n: number) => `Reload to apply (${some(n, 'change', 'changes')})`,
     reloading: 'The model is being loaded…',
     reloadAsk: 'An answer is being written. Stop it, and keep what is there?',
     reloadWait: 'Not now',
@@ -522,7 +536,7 @@ export const strings = {
     disconnected: 'The pictures go on by themselves when FaStar is back.',
     unknown: '–',
     speed: 'Answer',
-    perSecond: (value: string) => `${value === '0.00' ? '0' : value} tokens/s`,
+    perSecond: (value: string) => `${value} tokens/s`,
     readingPrompt: (value: string) => `Prompt: ${value} tokens/s`,
     hits: 'Experts at hand',
     hitsSince: (value: string) => `${value} since the start`,
@@ -530,7 +544,7 @@ export const strings = {
     bytesPerSecond: (value: string) => `${value}/s`,
     readSoFar: (value: string) => `${value} for experts so far`,
     cpu: 'Processors',
-    processors: (n: number) => (n === 1 ? 'of 1 processor' : `of ${n} processors`),
+    processors: (n: number) => `of ${some(n, 'processor', 'processors')}`,
     memory: 'Memory',
     memoryUsed: (used: string) => `FaStar uses ${used}.`,
     memoryOf: (used: string, budget: string) => `FaStar uses ${used} of the ${budget} it may use.`,
@@ -618,7 +632,7 @@ export const strings = {
       } satisfies Record<Hardware['instructions'], string>,
       threads: 'Threads',
       threadsOf: (threads: number, cores: number, processors: number) =>
-        `${count(threads)} used, of ${count(processors)} processors on ${cores === 1 ? '1 core' : `${count(cores)} cores`}`,
+        `${count(threads)} used, of ${some(processors, 'processor', 'processors')} on ${some(cores, 'core', 'cores')}`,
       threadsWhy: (h: Hardware): string =>
         h.quota !== null && h.threads < h.cores
           ? `This program is granted the time of ${h.quota} processors; more threads would wait for each other.`
@@ -685,4 +699,8 @@ export const strings = {
     dismiss: 'Dismiss',
     startTitle: 'FaStar could not start',
   },
+  /** A sentence that the app sends, in this language where it is known. */
+  told: (sentence: string): string => sentence,
 };
+
+export type Strings = typeof en;

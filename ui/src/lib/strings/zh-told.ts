@@ -1,0 +1,147 @@
+/**
+ * Sentences that the app itself sends, in Chinese. The app sends English only, so they are known by their English words as they stand in its
+ * sources, with names in braces for what differs. A sentence that is not here is shown as it came: better true in English than guessed.
+ */
+
+export const sentences: Record<string, string> = {
+  'This chat does not exist any more.': '这个对话已不存在。',
+  'This answer does not exist any more.': '这个回答已不存在。',
+  'These saved instructions do not exist any more.': '这些已保存的指令已不存在。',
+  'This model is no longer there.': '这个模型已不在原处。',
+  'This work is no longer in the list.': '这项任务已不在列表中。',
+  '{name} is in use.': '{name} 正在使用中。',
+  'Something is being done with {name} already.': '已有任务正在处理 {name}。',
+  'The folder {folder}, where the download of {name} is, is not there.':
+    '{name} 的下载所在的文件夹 {folder} 不存在。',
+  'This chat already has an answer being written.': '这个对话正在写回答。',
+  'An answer is being written.': '正在写回答。',
+  'Too many answers are waiting for their turn already.': '等待中的回答太多了。',
+  'No model is ready to answer.': '没有可以回答的模型。',
+  '{path} is damaged.': '{path} 已损坏。',
+  '{file} was written by a newer version of FaStar.': '{file} 由更新版本的 FaStar 写入。',
+  'There is no home folder to keep chats in.': '没有可存放对话的主文件夹。',
+  'FaStar made a mistake of its own at {place}.': 'FaStar 自身在 {place} 处出错。',
+  'FaStar could not start a thread.': 'FaStar 无法启动线程。',
+  'The disk is full: nothing more can be saved in {file}.': '磁盘已满：无法再保存到 {file}。',
+  '{file} cannot be written.': '无法写入 {file}。',
+  '{file} is in use by another program.': '{file} 正被其他程序使用。',
+  '{file} could not be read or written.': '无法读写 {file}。',
+  'The disk is full: {path} could not be written.': '磁盘已满：无法写入 {path}。',
+  '{path} cannot be opened or written: no permission.': '没有权限打开或写入 {path}。',
+  '{path} does not exist.': '{path} 不存在。',
+  '{path} could not be read or written: {error}.': '无法读写 {path}：{error}。',
+  'Make room on the disk, or check that you may write there, and try again.':
+    '请腾出磁盘空间，或检查是否有写入权限，然后重试。',
+  'Use another model first.': '请先改用其他模型。',
+  'Wait until that has ended, or stop it first.': '请等它结束，或先将它停止。',
+  'Connect the disk it is on and resume, or cancel the download.': '请连接它所在的磁盘后继续，或取消下载。',
+  'Stop that one first.': '请先停止那一个。',
+  'A repair fetches just what is damaged again.': '修复只会重新下载损坏的部分。',
+  'Wait until it is written, or stop it first.': '请等它写完，或先将它停止。',
+  'Wait until it is written, or let it be stopped.': '请等它写完，或让它停止。',
+  'Wait until some of them are written, or stop them first.': '请等其中一些写完，或先将它们停止。',
+  'Choose a model file, or use the demo model.': '请选择模型文件，或使用演示模型。',
+  'Choose another model file, or use the demo model.': '请选择其他模型文件，或使用演示模型。',
+  'Start FaStar again: it sets the damaged file aside and keeps it.':
+    '请重新启动 FaStar：它会将损坏的文件移开并保留。',
+  'Check the path, or choose another folder.': '请检查路径，或选择其他文件夹。',
+  'Update FaStar, or set FASTAR_DATA_DIR to another folder.':
+    '请更新 FaStar，或将 FASTAR_DATA_DIR 设为其他文件夹。',
+  'Use that one, or set FASTAR_DATA_DIR to another folder.':
+    '请使用那一个，或将 FASTAR_DATA_DIR 设为其他文件夹。',
+  'Set FASTAR_DATA_DIR to a folder you can write in.': '请将 FASTAR_DATA_DIR 设为可写入的文件夹。',
+  'Your chats are safe. Try again, or start FaStar again.': '你的对话完好无损。请重试，或重新启动 FaStar。',
+  'The system may be out of memory or processes.': '系统的内存或进程数可能已耗尽。',
+  'The model file may be damaged. Try again, or choose another model file.':
+    '模型文件可能已损坏。请重试，或选择其他模型文件。',
+  'Close other programs, or choose a smaller expert cache.': '请关闭其他程序，或选择较小的专家缓存。',
+  'The conversation needs {needed} positions and this model has {context}. Start a new chat or send a shorter message.':
+    '这个对话需要 {needed} 个位置，而这个模型有 {context} 个。请开始新对话，或发送更短的消息。',
+  'The message is empty.': '消息为空。',
+  'The message has {bytes} bytes, and {limit} is the limit.': '消息有 {bytes} 字节，上限是 {limit} 字节。',
+  'The message has {count} files, and {limit} is the limit.': '消息有 {count} 个文件，上限是 {limit} 个。',
+  'The file has {bytes} bytes, and {limit} is the limit.': '文件有 {bytes} 字节，上限是 {limit} 字节。',
+  'The instructions have {bytes} bytes, and {limit} is the limit.':
+    '指令有 {bytes} 字节，上限是 {limit} 字节。',
+  'The title is empty.': '标题为空。',
+  'The instructions are empty.': '指令为空。',
+  'This is no file of chats that FaStar has exported.': '这不是 FaStar 导出的对话文件。',
+  'This is no file of chats that FaStar has exported: {error}.': '这不是 FaStar 导出的对话文件：{error}。',
+  'This file was exported by a newer version of FaStar. Update FaStar to import it.':
+    '这个文件由更新版本的 FaStar 导出。请更新 FaStar 后再导入。',
+  'Only an answer at the end of the chat, with some words, can be continued.':
+    '只能继续对话末尾且已有内容的回答。',
+  'This model cannot record which experts it takes.': '这个模型无法记录它使用的专家。',
+  'The access token contains characters that no token has. Copy it again.':
+    '访问令牌包含令牌不会有的字符。请重新复制。',
+  'The folder for models was given when FaStar was started (FASTAR_MODELS_DIR). Start it without to choose another one.':
+    '模型文件夹已在启动 FaStar 时指定（FASTAR_MODELS_DIR）。要选择其他文件夹，启动时请不要指定。',
+  'The folder for models cannot be chosen in the browser. Set FASTAR_MODELS_DIR before you start `fastar serve`, or use the desktop app.':
+    '无法在浏览器中选择模型文件夹。请在启动 `fastar serve` 之前设置 FASTAR_MODELS_DIR，或使用桌面应用。',
+  'The download needs {needed} more, and {folder} has {free} free. Free some space or choose another folder.':
+    '下载还需要 {needed}，而 {folder} 只有 {free} 可用。请腾出空间或选择其他文件夹。',
+  '{folder} is full: {missing} more are needed. Everything so far is kept; free some space and the download goes on from there.':
+    '{folder} 已满：还需要 {missing}。已下载的内容都会保留；腾出空间后下载会从断点继续。',
+  '{folder} is not writable ({source}). Choose another folder.':
+    '{folder} 不可写入（{source}）。请选择其他文件夹。',
+  'Stopped; what has arrived is kept.': '已停止；已下载的内容会保留。',
+  'Nothing was damaged.': '没有损坏。',
+  'Every weight is as it was made: {size} read.': '所有权重都与制作时一致：已读取 {size}。',
+  'One damaged part was fetched again.': '已重新下载 1 个损坏的部分。',
+  '{parts} damaged parts were fetched again.': '已重新下载 {parts} 个损坏的部分。',
+  'The newest version, of 31 July, with a drafter for speculative decoding.':
+    '最新版本（7 月 31 日），带有用于推测解码的草稿模型。',
+  'The version of 27 June, with a drafter for speculative decoding.':
+    '6 月 27 日的版本，带有用于推测解码的草稿模型。',
+  'The first version, of 24 April.': '最初的版本（4 月 24 日）。',
+  'Made by the FaStar research project, in its older file format. Exact for conversations of up to 2,048 tokens.':
+    '由 FaStar 研究项目以较旧的文件格式制作。对话不超过 2,048 个 token 时结果精确。',
+};
+
+/** What a setting must be. */
+export const values: Record<string, string> = {
+  'a whole number from {min} to {max}': '必须是 {min} 到 {max} 之间的整数',
+  'a whole number from {min} on': '必须是不小于 {min} 的整数',
+  'a number from {min} to {max}': '必须是 {min} 到 {max} 之间的数字',
+  'true or false': '必须是 true 或 false',
+  'it is too long': '无法使用：太长',
+  'it is not a whole web address, with https:// or http:// at its beginning':
+    '无法使用：不是以 https:// 或 http:// 开头的完整网址',
+  'it does not begin with https:// or http://': '无法使用：没有以 https:// 或 http:// 开头',
+  'it contains a name or password; enter a token instead': '无法使用：包含用户名或密码；请改用令牌',
+};
+
+type Rule = [pattern: RegExp, names: string[], text: string];
+
+/** The most exact one first: the one with the most fixed words. */
+function rules(table: Record<string, string>): Rule[] {
+  const fixed = (key: string) => key.replace(/\{\w+\}/g, '').length;
+  return Object.entries(table)
+    .sort(([a], [b]) => fixed(b) - fixed(a))
+    .map(([key, text]) => {
+      const names = [...key.matchAll(/\{(\w+)\}/g)].map((match) => match[1] ?? '');
+      const parts = key.split(/\{\w+\}/).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+      return [new RegExp(`^${parts.join('(.+?)')}$`, 's'), names, text];
+    });
+}
+
+function translated(text: string, among: Rule[]): string | null {
+  for (const [pattern, names, chinese] of among) {
+    const match = pattern.exec(text);
+    if (match)
+      return chinese.replace(/\{(\w+)\}/g, (_, name: string) => match[names.indexOf(name) + 1] ?? '');
+  }
+  return null;
+}
+
+const sentenceRules = rules(sentences);
+const valueRules = rules(values);
+
+export function told(sentence: string): string {
+  const setting = /^The setting `(\w+)` (?:must be|cannot be used:) (.+)\.$/s.exec(sentence);
+  if (setting) {
+    const what = translated(setting[2] ?? '', valueRules);
+    return what === null ? sentence : `设置项 \`${setting[1]}\` ${what}。`;
+  }
+  return translated(sentence, sentenceRules) ?? sentence;
+}
