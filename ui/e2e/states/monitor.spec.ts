@@ -3,7 +3,7 @@ import type { Page } from '@playwright/test';
 import { accessibility, connect, expect, goOn, send, test } from '../page';
 
 const panel = (page: Page) => page.getByTestId('monitor-panel');
-const trend = (page: Page, name: string) => panel(page).getByTestId(`trend-${name}`);
+const trend = (page: Page, id: string) => panel(page).getByTestId(`trend-${id}`);
 const map = (page: Page) => panel(page).getByTestId('expert-map');
 const asked = (page: Page, name: string) =>
   page.evaluate(
@@ -20,10 +20,16 @@ async function open(page: Page, scenario: string): Promise<void> {
 
 test('a paged model is shown in pictures that have words too', async ({ page }) => {
   await open(page, 'weeks');
-  await expect(trend(page, 'Answer')).toContainText(/[\d.]+ tokens\/s/);
-  await expect(trend(page, 'Experts at hand')).toContainText(/\d+ %/);
-  await expect(trend(page, 'From the disk')).toContainText(/[\d.]+ GB\/s/);
-  await expect(trend(page, 'Processors')).toContainText(/\d+ %/);
+  await expect(trend(page, 'answer')).toContainText(/[\d.]+ tokens\/s/);
+  await expect(trend(page, 'hits')).toContainText(/\d+ %/);
+  await expect(trend(page, 'disk')).toContainText(/[\d.]+ GB\/s/);
+  await expect(trend(page, 'cpu')).toContainText(/\d+ %/);
+  await expect(trend(page, 'cpu').locator('.top')).toHaveText('100 %');
+  // The line has the whole tile and a height that can be read.
+  const tile = (await trend(page, 'disk').boundingBox())!;
+  const picture = (await trend(page, 'disk').locator('svg').boundingBox())!;
+  expect(picture.width).toBeGreaterThan(tile.width - 4);
+  expect(picture.height).toBeGreaterThan(60);
   await expect(map(page)).toHaveAccessibleName(
     /Map of 43 layers with 256 experts each; [\d,]+ experts are in memory\./,
   );
@@ -51,8 +57,8 @@ test('a model that is in memory as a whole has no map, and says why', async ({ p
   await open(page, 'demo');
   await expect(panel(page).getByTestId('all-in-memory')).toContainText('Everything is in memory');
   await expect(map(page)).toHaveCount(0);
-  await expect(trend(page, 'Experts at hand')).toHaveCount(0);
-  await expect(trend(page, 'Answer')).toContainText('tokens/s');
+  await expect(trend(page, 'hits')).toHaveCount(0);
+  await expect(trend(page, 'answer')).toContainText('tokens/s');
   await expect(panel(page).getByTestId('layer-times').getByRole('img')).toHaveAccessibleName(
     /Time in each of 6 layers/,
   );
@@ -62,7 +68,7 @@ test('nothing to show is said: idle, silent, no model, broken, disconnected', as
   await open(page, 'idle');
   await expect(panel(page)).toContainText('Nothing was computed since this was opened.');
   await open(page, 'silent');
-  await expect(trend(page, 'Processors')).toContainText('–');
+  await expect(trend(page, 'cpu')).toContainText('–');
   await expect(panel(page).getByRole('meter')).toHaveCount(0);
   await open(page, 'loading');
   await expect(panel(page)).toContainText('The model is being loaded.');
@@ -108,7 +114,7 @@ test('an answer goes on being written behind it', async ({ page }) => {
   await send(page, 'Hello!');
   await expect(page.getByTestId('stop')).toBeVisible();
   await page.keyboard.press('Control+Shift+m');
-  await expect(trend(page, 'Answer')).toContainText('tokens/s');
+  await expect(trend(page, 'answer')).toContainText('tokens/s');
   await goOn(page);
   await expect(page.locator('article.answer').last()).toContainText('Ask me something, or ask for a story.');
 });

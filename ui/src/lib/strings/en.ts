@@ -535,6 +535,7 @@ export const en = {
     reading: 'Looking…',
     disconnected: 'The pictures go on by themselves when FaStar is back.',
     unknown: '–',
+    minute: 'last minute',
     speed: 'Answer',
     perSecond: (value: string) => `${value} tokens/s`,
     readingPrompt: (value: string) => `Prompt: ${value} tokens/s`,
