@@ -58,22 +58,6 @@ test('a pasted book goes along as a file at once, whole', async ({ page }) => {
   await expect(page.locator('article.user pre')).toContainText('All happy families are alike.');
 });
 
-test('Enter of an input method chooses a word and sends nothing', async ({ page }) => {
-  await page.goto('/?fake=demo');
-  const field = page.getByTestId('composer');
-  await field.fill('你好');
-  await field.evaluate((element) => {
-    element.dispatchEvent(
-      new KeyboardEvent('keydown', { key: 'Enter', isComposing: true, bubbles: true, cancelable: true }),
-    );
-    const closing = new KeyboardEvent('keydown', { key: 'Enter', bubbles: true, cancelable: true });
-    Object.defineProperty(closing, 'keyCode', { value: 229 });
-    element.dispatchEvent(closing);
-  });
-  await expect(field).toHaveValue('你好');
-  await expect(page.locator('article')).toHaveCount(0);
-});
-
 test('while a model loads one can write, send and stop', async ({ page }) => {
   await page.goto('/?fake=loading');
   await expect(page.getByTestId('status-model')).toHaveText('Loading deepseek-v4-flash…');
