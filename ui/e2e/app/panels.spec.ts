@@ -65,16 +65,20 @@ test('another cache size is planned before, counts after a reload, and the real 
   await expect(answers(page)).toHaveText([expected('Who are you?')]);
 });
 
-test('a choice of colours is there again after a restart', async ({ page, server }) => {
+test('a choice of colours and of a language is there again after a restart', async ({ page, server }) => {
   await page.goto(server.address);
   await expect(page.getByTestId('composer')).toBeFocused();
   await page.keyboard.press('Control+,');
   await page.getByRole('radio', { name: 'Dark' }).check();
   await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
+  await page.getByRole('radio', { name: '简体中文' }).check();
+  await expect(page.getByRole('dialog', { name: '设置' })).toBeVisible();
   await server.kill();
   await server.start();
   await page.reload();
   await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
+  await expect(page.locator('html')).toHaveAttribute('lang', 'zh-Hans');
+  await expect(page.getByTestId('new-chat')).toContainText('新对话');
 });
 
 test('the monitor shows the real numbers of the model, and a recording can be simulated', async ({
