@@ -79,8 +79,15 @@ class App {
       process.env.TAURI_DRIVER ?? 'tauri-driver',
       ['--port', String(port), '--native-port', String(native)],
       {
-        // The app is a child of the driver's child: it gets its folder from here.
-        env: { ...process.env, FASTAR_DATA_DIR: this.folder, FASTAR_TEMPERATURE: '0', ...this.environment },
+        // The app is a child of the driver's child: it gets its folder from here, and the language that the tests are in.
+        env: {
+          ...process.env,
+          LANGUAGE: 'en',
+          LC_ALL: 'C.UTF-8',
+          FASTAR_DATA_DIR: this.folder,
+          FASTAR_TEMPERATURE: '0',
+          ...this.environment,
+        },
         stdio: ['ignore', 'pipe', 'pipe'],
       },
     );
