@@ -453,13 +453,14 @@ test('the screen opens again at once, with what it showed', async ({ page }) => 
 test('a lost connection is told, and the numbers go on when it is back', async ({ page }) => {
   await open(page, 'downloading');
   await connect(page, false);
-  await expect(panel(page).getByText('FaStar is not answering')).toBeVisible();
+  const offline = panel(page).getByRole('status').filter({ hasText: 'FaStar is not answering' });
+  await expect(offline).toBeVisible();
   await row(page, NEWEST).getByRole('button', { name: /Pause/ }).click();
   await expect(row(page, NEWEST).getByRole('alert')).toContainText('FaStar is not answering');
   await step(page, 0.2);
   await connect(page, true);
   await expect(row(page, NEWEST)).toContainText('60 %');
-  await expect(panel(page).locator('.offline')).toHaveCount(0);
+  await expect(offline).toHaveCount(0);
   await step(page, 0.1);
   await expect(row(page, NEWEST)).toContainText('70 %');
 });
