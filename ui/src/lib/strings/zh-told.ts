@@ -85,6 +85,10 @@ export const sentences: Record<string, string> = {
   '{folder} is not writable ({source}). Choose another folder.':
     '{folder} 不可写入（{source}）。请选择其他文件夹。',
   'Stopped; what has arrived is kept.': '已停止；已下载的内容会保留。',
+  'An expert cache of {wanted} does not fit into the {have} of memory that are available; it was reduced to {size}.':
+    '{wanted} 的专家缓存超出了可用的 {have} 内存，已减小到 {size}。',
+  'An expert cache of {wanted} bytes is too small to compute a single token; it was raised to {bytes} bytes, which hold {experts} experts.':
+    '{wanted} 字节的专家缓存连一个 token 都无法计算，已增大到 {bytes} 字节，可容纳 {experts} 个专家。',
   'Nothing was damaged.': '没有损坏。',
   'Every weight is as it was made: {size} read.': '所有权重都与制作时一致：已读取 {size}。',
   'One damaged part was fetched again.': '已重新下载 1 个损坏的部分。',
