@@ -42,6 +42,10 @@ class Open implements Conversation {
   progress = $state<Conversation['progress']>(null);
   /** What the person is writing in this chat. */
   draft = $state('');
+  /** What waits to be sent or is being typed has changed since the app was last given it. Only then is it given: a draft that was never
+   *  read, or that another window has written, is not replaced by nothing. */
+  dirty = false;
+  draftTimer: ReturnType<typeof setTimeout> | undefined;
   /** Files that go with it. */
   attachments = $state<Attachment[]>([]);
   /** Sent while an answer was being written: they go one after the other when it is done. */
@@ -118,7 +122,6 @@ export class App {
   busy = $state<Record<string, true>>({});
   private polling = false;
   private undoTimer: ReturnType<typeof setTimeout> | undefined;
-  private draftTimer: ReturnType<typeof setTimeout> | undefined;
   private countTimer: ReturnType<typeof setTimeout> | undefined;
 
   readonly models: Models;
@@ -190,11 +193,16 @@ export class App {
     ]);
   }
 
+  /** What was begun for a chat that does not exist yet, unless something else stands there. */
   private async readNewDraft(): Promise<void> {
     const open = this.open;
-    if (open.summary !== null || open.draft !== '') return;
+    const bare = () => open.summary === null && open.progress === null && open.draft === '' && !open.dirty;
+    if (!bare()) return;
     const draft = await this.backend.draftNew().catch(() => '');
-    if (open.summary === null && open.draft === '' && open.progress === null) open.draft = draft;
+    if (!bare()) return;
+    open.draft = draft;
+    const instead = this.toast?.instead;
+    if (instead?.open === open) instead.draft = draft;
   }
 
   /** Reads again what another window or a restart may have changed. */
@@ -268,10 +276,16 @@ export class App {
       return;
     }
     this.leave();
-    this.open = this.kept.get('') ?? new Open();
-    this.kept.delete('');
+    this.begin();
     this.open.error = null;
     if (address) this.writeAddress(null);
+  }
+
+  /** Shows the chat that does not exist yet, with what was begun for it. */
+  private begin(): void {
+    this.open = this.kept.get('') ?? new Open();
+    this.kept.delete('');
+    void this.readNewDraft();
   }
 
   async openChat(id: string, address = true): Promise<void> {
@@ -303,11 +317,16 @@ export class App {
   }
 
   private async load(open: Open, id: string): Promise<void> {
+    const first = open.loading;
     try {
       const chat = await this.backend.chatOpen(id);
+      const untouched = open.draft === '' && open.queued.length === 0;
+      // Before the chat was there nothing of the draft was seen, so nothing in it was given up.
+      if (untouched && (first || (open.progress === null && !open.dirty))) open.draft = chat.draft;
+      // Something was sent meanwhile, and the draft put away with it.
+      if (first && open.listener > 0 && open.draft !== '') this.draftChanged(open);
       if (open.progress !== null) return;
       this.show(open, chat);
-      if (open.draft === '' && open.queued.length === 0) open.draft = chat.draft;
       open.error = null;
       const answer = writing(open);
       if (answer) this.attach(open, answer.id);
@@ -436,8 +455,7 @@ export class App {
     delete this.busy[id];
     let instead: Toast['instead'] = null;
     if (this.open.summary?.id === id) {
-      this.open = this.kept.get('') ?? new Open();
-      this.kept.delete('');
+      this.begin();
       this.writeAddress(null);
       instead = { open: this.open, draft: this.open.draft };
     }
@@ -502,6 +520,7 @@ export class App {
     open.draft = '';
     open.attachments = [];
     open.count = null;
+    open.dirty = true;
     if (open.progress !== null) {
       open.queued.push(message);
       this.draftChanged();
@@ -517,6 +536,7 @@ export class App {
     void this.listen(open, (onEvent) => this.backend.messageSend(id, message, onEvent)).then((taken) => {
       if (taken) {
         if (id === null) this.backend.draftSave(null, '').catch(() => {});
+        open.dirty = true;
         this.saveDraft(open);
         return;
       }
@@ -529,7 +549,7 @@ export class App {
   private giveBack(open: Open, message: NewMessage): void {
     open.draft = open.draft === '' ? message.text : `${message.text}\n\n${open.draft}`;
     open.attachments = [...message.attachments, ...open.attachments];
-    this.draftChanged();
+    this.draftChanged(open);
   }
 
   /** Takes a waiting message back into the composer. */
@@ -608,18 +628,21 @@ export class App {
   // Drafts, files, instructions --------------------------------------------------------------------------------------
 
   /** What stands in the composer has changed: it is kept and counted when the person pauses. */
-  draftChanged(): void {
-    const open = this.open;
-    clearTimeout(this.draftTimer);
-    this.draftTimer = setTimeout(() => this.saveDraft(open), DRAFT_MS);
-    clearTimeout(this.countTimer);
+  draftChanged(open: Open = this.open): void {
+    open.dirty = true;
+    clearTimeout(open.draftTimer);
+    open.draftTimer = setTimeout(() => this.saveDraft(open), DRAFT_MS);
     open.count = null;
+    if (open !== this.open) return;
+    clearTimeout(this.countTimer);
     if (open.draft.trim() === '' && open.attachments.length === 0) return;
     this.countTimer = setTimeout(() => void this.count(open), DRAFT_MS);
   }
 
   private saveDraft(open: Open): void {
-    clearTimeout(this.draftTimer);
+    clearTimeout(open.draftTimer);
+    if (!open.dirty) return;
+    open.dirty = false;
     const all = [...open.queued.map((message) => message.text), open.draft].filter((text) => text !== '');
     // Kept for a crash; where it cannot be, the text still stands in the window.
     this.backend.draftSave(open.summary?.id ?? null, all.join('\n\n')).catch(() => {});

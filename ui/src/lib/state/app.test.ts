@@ -1,0 +1,192 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Chat, ChatSummary, GenerationEvent, Message, NewMessage } from '../api/types';
+import { type Backend, BackendError, type OnEvent } from '../backend';
+import { App } from './app.svelte';
+
+const summary = (id: string): ChatSummary => ({
+  id,
+  title: id,
+  created_at: 0,
+  updated_at: 0,
+  pinned: false,
+  folder: null,
+});
+
+const message = (id: string, role: Message['role'], change: Partial<Message> = {}): Message => ({
+  id,
+  chat_id: '',
+  role,
+  text: id,
+  status: 'done',
+  created_at: 0,
+  model: null,
+  stats: null,
+  error: null,
+  reasoning: null,
+  reasoning_ms: null,
+  thinking: 'off',
+  attachments: [],
+  edited: false,
+  versions: [],
+  ...change,
+});
+
+/** An app with chats `a` and `b`, the drafts it keeps, and what is sent to it; each answer says what the test lets it say. */
+class Fake {
+  drafts = new Map<string | null, string>();
+  saved: [string | null, string][] = [];
+  messages = new Map<string, Message[]>([
+    ['a', [message('a-question', 'user'), message('a-answer', 'assistant')]],
+    ['b', [message('b-question', 'user'), message('b-answer', 'assistant')]],
+  ]);
+  sent: { chatId: string | null; message: NewMessage; tell: OnEvent }[] = [];
+  refuses: BackendError | null = null;
+  /** Set to hold the answers to `chatOpen`. */
+  holdOpen: Promise<void> | null = null;
+
+  readonly app = new App({
+    onConnection: () => {},
+    appInfo: async () => ({ version: '1', face: 'desktop', data_folder: '', notice: null }),
+    modelState: async () => ({ state: 'failed', name: '', error: null, in_use: null }),
+    jobList: async () => [],
+    settingList: async () => [],
+    chatList: async () => [...this.messages.keys()].map(summary),
+    chatDelete: async (id: string) => void this.messages.delete(id),
+    chatOpen: async (id: string): Promise<Chat> => {
+      const chat = {
+        summary: summary(id),
+        messages: [...(this.messages.get(id) ?? [])],
+        system: '',
+        draft: this.drafts.get(id) ?? '',
+      };
+      if (this.holdOpen) await this.holdOpen;
+      return chat;
+    },
+    draftNew: async () => this.drafts.get(null) ?? '',
+    draftSave: async (id: string | null, text: string) => {
+      this.saved.push([id, text]);
+      this.drafts.set(id, text);
+    },
+    messageCount: async () => ({ message: 1, prompt: 1, context_size: 10 }),
+    messageSend: async (chatId: string | null, sent: NewMessage, tell: OnEvent) => {
+      if (this.refuses) throw this.refuses;
+      this.sent.push({ chatId, message: sent, tell });
+    },
+    messageEdit: async () => {
+      throw this.refuses;
+    },
+  } as unknown as Backend);
+
+  /** Begins or ends the answer to what was sent as number `n`, in chat `id`. */
+  tell(n: number, id: string, type: 'started' | 'finished', after: string | null = null): void {
+    const { message: sent, tell } = this.sent[n]!;
+    const of = (role: Message['role'], change: Partial<Message>) =>
+      message(`${id}-${role}-${n}`, role, { chat_id: id, ...change });
+    const chat = summary(id);
+    const event: GenerationEvent =
+      type === 'started'
+        ? {
+            type,
+            chat,
+            after,
+            user: of('user', { text: sent.text }),
+            answer: of('assistant', { text: '', status: 'writing' }),
+          }
+        : { type, chat, answer: of('assistant', { text: 'done' }) };
+    tell(event);
+  }
+
+  type(text: string): void {
+    this.app.open.draft = text;
+    this.app.draftChanged();
+  }
+}
+
+const idle = () => vi.advanceTimersByTimeAsync(10);
+
+describe('what is being written', () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+    location.hash = '';
+  });
+  afterEach(() => vi.useRealTimers());
+
+  it('for a new chat is there after the page was opened at another chat', async () => {
+    const fake = new Fake();
+    fake.drafts.set(null, 'x');
+    location.hash = '#a';
+    await fake.app.start();
+    await idle();
+    expect(fake.app.open.summary?.id).toBe('a');
+    fake.app.newChat();
+    await idle();
+    expect(fake.app.open.draft).toBe('x');
+    await fake.app.openChat('b');
+    fake.app.newChat();
+    expect(fake.app.open.draft).toBe('x');
+    expect(fake.saved).toEqual([]);
+  });
+
+  it('is not replaced by nothing when a chat is left before it was read, or could not be', async () => {
+    const fake = new Fake();
+    fake.drafts.set('a', 'half a thought');
+    let answer = () => {};
+    fake.holdOpen = new Promise((resolve) => (answer = resolve));
+    void fake.app.openChat('a');
+    const b = fake.app.openChat('b');
+    answer();
+    await b;
+    fake.holdOpen = Promise.reject(
+      new BackendError({ code: 'storage', message: 'No.', hint: null, details: null }),
+    );
+    await fake.app.openChat('a');
+    expect(fake.app.open.error?.message).toBe('No.');
+    fake.holdOpen = null;
+    await fake.app.openChat('b');
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(fake.saved).toEqual([]);
+    await fake.app.openChat('a');
+    expect(fake.app.open.draft).toBe('half a thought');
+  });
+
+  it('is not replaced by a window that shows the same chat and wrote nothing', async () => {
+    const fake = new Fake();
+    await fake.app.openChat('a');
+    fake.drafts.set('a', 'of the other window');
+    await fake.app.openChat('b');
+    expect(fake.saved).toEqual([]);
+    await fake.app.openChat('a');
+    expect(fake.app.open.draft).toBe('of the other window');
+  });
+
+  it('is given to the app when one pauses or leaves, and its end as well', async () => {
+    const fake = new Fake();
+    await fake.app.openChat('a');
+    fake.type('a thought');
+    await vi.advanceTimersByTimeAsync(5000);
+    fake.type('a longer thought');
+    await fake.app.openChat('b');
+    fake.type('something');
+    fake.type('');
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(fake.saved).toEqual([
+      ['a', 'a thought'],
+      ['a', 'a longer thought'],
+      ['b', ''],
+    ]);
+  });
+
+  it('stays when it was typed before the chat was there and sent', async () => {
+    const fake = new Fake();
+    fake.drafts.set('a', 'of before');
+    let answer = () => {};
+    fake.holdOpen = new Promise((resolve) => (answer = resolve));
+    const opened = fake.app.openChat('a');
+    fake.app.send('quick');
+    answer();
+    await opened;
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(fake.app.open.draft).toBe('of before');
+    expect(fake.drafts.get('a')).toBe('of before');
+  });
+});
