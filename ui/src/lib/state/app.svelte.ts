@@ -741,7 +741,8 @@ export class App {
       this.updateSummary(event.chat);
       if (draft && this.open === open) this.writeAddress(event.chat.id, true);
       if (this.open !== open) {
-        this.kept.delete('');
+        // Only the chat that has just begun to exist moves; what is being typed for the next new one stays.
+        if (this.kept.get('') === open) this.kept.delete('');
         this.kept.set(event.chat.id, open);
         this.busy[event.chat.id] = true;
       }

@@ -189,4 +189,35 @@ describe('what is being written', () => {
     expect(fake.app.open.draft).toBe('of before');
     expect(fake.drafts.get('a')).toBe('of before');
   });
+
+  it('for a new chat is not lost when a message of another chat is taken', async () => {
+    const fake = new Fake();
+    await fake.app.openChat('a');
+    fake.app.send('one');
+    fake.tell(0, 'a', 'started', 'a-answer');
+    fake.app.send('two');
+    fake.app.newChat();
+    fake.type('for a new chat');
+    fake.app.open.attachments.push({ name: 'notes.txt', text: 'x' });
+    await fake.app.openChat('b');
+    fake.tell(0, 'a', 'finished');
+    await idle();
+    fake.tell(1, 'a', 'started', 'a-assistant-0');
+    fake.tell(1, 'a', 'finished');
+    fake.app.newChat();
+    expect(fake.app.open.draft).toBe('for a new chat');
+    expect(fake.app.open.attachments).toHaveLength(1);
+  });
+
+  it('in a chat that begins to exist while another is looked at goes with it', async () => {
+    const fake = new Fake();
+    fake.app.send('first words');
+    fake.type('and more');
+    await fake.app.openChat('b');
+    fake.tell(0, 'c', 'started');
+    fake.app.newChat();
+    expect(fake.app.open.draft).toBe('');
+    await fake.app.openChat('c');
+    expect(fake.app.open.draft).toBe('and more');
+  });
 });
