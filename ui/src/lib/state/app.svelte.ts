@@ -356,8 +356,7 @@ export class App {
     const open = this.open;
     const id = open.summary?.id ?? '';
     if (open.progress !== null && id !== '') this.busy[id] = true;
-    const unsent = open.draft !== '' || open.attachments.length > 0 || open.queued.length > 0;
-    if (open.progress !== null || unsent) this.kept.set(id, open);
+    if (open.progress !== null || unsent(open)) this.kept.set(id, open);
     this.saveDraft(open);
   }
 
@@ -451,6 +450,9 @@ export class App {
       }
     }
     this.chats = this.chats.filter((other) => other.id !== id);
+    // What is still told of its answer brings nothing back.
+    const gone = this.open.summary?.id === id ? this.open : this.kept.get(id);
+    if (gone) gone.listener += 1;
     this.kept.delete(id);
     delete this.busy[id];
     let instead: Toast['instead'] = null;
@@ -738,7 +740,7 @@ export class App {
     const draft = open.summary === null;
     apply(open, event);
     if (event.type === 'started') {
-      this.updateSummary(event.chat);
+      this.updateSummary(event.chat, true);
       if (draft && this.open === open) this.writeAddress(event.chat.id, true);
       if (this.open !== open) {
         // Only the chat that has just begun to exist moves; what is being typed for the next new one stays.
@@ -751,18 +753,18 @@ export class App {
     } else if (event.type === 'finished') {
       this.updateSummary(event.chat);
       delete this.busy[event.chat.id];
-      if (this.open !== open && open.draft === '' && open.queued.length === 0)
-        this.kept.delete(event.chat.id);
+      if (this.open !== open && !unsent(open)) this.kept.delete(event.chat.id);
       if (this.open === open) this.announcement = strings.message.announceEnd(spoken(event.answer.text));
       // After a stop or a failure the person decides.
       if (event.answer.status === 'done') this.sendQueued(open);
     }
   }
 
-  private updateSummary(summary: ChatSummary): void {
+  /** Only a chat with a new answer may be new; one that ended may have been deleted meanwhile, in whatever window. */
+  private updateSummary(summary: ChatSummary, mayBeNew = false): void {
     const at = this.chats.findIndex((chat) => chat.id === summary.id);
     if (at >= 0) this.chats[at] = summary;
-    else this.chats.unshift(summary);
+    else if (mayBeNew) this.chats.unshift(summary);
     this.now = Date.now();
   }
 
@@ -810,4 +812,9 @@ export class App {
 
 function isGone(error: unknown): boolean {
   return error instanceof BackendError && error.api.code === 'not_found';
+}
+
+/** Whether something stands in a chat that only this window has. */
+function unsent(open: Open): boolean {
+  return open.draft !== '' || open.attachments.length > 0 || open.queued.length > 0;
 }

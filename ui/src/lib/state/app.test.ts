@@ -220,4 +220,44 @@ describe('what is being written', () => {
     await fake.app.openChat('c');
     expect(fake.app.open.draft).toBe('and more');
   });
+
+  it('has its files still when an answer ends while another chat is looked at', async () => {
+    const fake = new Fake();
+    await fake.app.openChat('a');
+    fake.app.send('one');
+    fake.tell(0, 'a', 'started', 'a-answer');
+    fake.app.attachText('a book');
+    await fake.app.openChat('b');
+    fake.tell(0, 'a', 'finished');
+    await fake.app.openChat('a');
+    expect(fake.app.open.attachments.map((file) => file.text)).toEqual(['a book']);
+  });
+});
+
+describe('a chat that is deleted while its answer is being written', () => {
+  beforeEach(() => vi.useFakeTimers());
+  afterEach(() => vi.useRealTimers());
+
+  for (const where of ['open', 'in the background', 'in another window'] as const) {
+    it(`does not come back (${where})`, async () => {
+      const fake = new Fake();
+      await fake.app.readChats();
+      await fake.app.openChat('a');
+      fake.app.send('one');
+      fake.tell(0, 'a', 'started', 'a-answer');
+      fake.app.send('two');
+      if (where !== 'open') await fake.app.openChat('b');
+      if (where === 'in another window') {
+        fake.messages.delete('a');
+        await fake.app.readChats();
+      } else {
+        await fake.app.delete('a');
+      }
+      fake.tell(0, 'a', 'finished');
+      await idle();
+      expect(fake.app.chats.map((chat) => chat.id)).toEqual(['b']);
+      // What waited there is not sent into a chat that the person has deleted.
+      if (where !== 'in another window') expect(fake.sent).toHaveLength(1);
+    });
+  }
 });
