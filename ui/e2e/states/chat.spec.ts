@@ -51,6 +51,29 @@ test('Escape gives an edit up and changes nothing', async ({ page }) => {
   await expect(page.getByTestId('composer')).toBeFocused();
 });
 
+test('an edit that is refused, or left for another chat, keeps its words', async ({ page }) => {
+  await openFirst(page, 'fullbranches');
+  const field = page.getByTestId('edit-field');
+  for (const [label, send, article] of [
+    ['Edit', 'Send', 'article.user'],
+    ['Edit the answer', 'Save', 'article.answer'],
+  ] as const) {
+    await page.locator(article).first().getByRole('button', { name: label, exact: true }).click();
+    await field.fill('a long new thought');
+    await page.locator('.edit').getByRole('button', { name: send, exact: true }).click();
+    await expect(page.getByRole('alert')).toContainText('is full');
+    await expect(field).toHaveValue('a long new thought');
+    await page.keyboard.press('Control+n');
+    await expect(field).toHaveCount(0);
+    await rows(page).first().click();
+    await expect(field).toHaveValue('a long new thought');
+    await field.press('Escape');
+    await expect(page.locator(article).first()).toBeVisible();
+    await expect(field).toHaveCount(0);
+  }
+  await expect(questions(page).first()).toHaveText(FOX);
+});
+
 test('an answer in the middle is regenerated, and both ways stay', async ({ page }) => {
   await openFirst(page, 'branches');
   await page.locator('article.answer').first().getByRole('button', { name: 'Regenerate' }).click();

@@ -281,6 +281,13 @@ const damaged: ApiError = {
   details: 'record 7311 of layer 28: offset 104 586 240 000, length 13 369 344, file length 97 400 000 512',
 };
 
+const full: ApiError = {
+  code: 'storage',
+  message: 'The message could not be saved: the disk with /home/you/.local/share/fastar is full.',
+  hint: 'Free some space and send it again.',
+  details: 'SQLITE_FULL (13): database or disk is full',
+};
+
 const book = 'All happy families are alike; each unhappy family is unhappy in its own way.\n'.repeat(13_800);
 
 export const scenarios: Record<string, Scenario> = {
@@ -315,14 +322,8 @@ export const scenarios: Record<string, Scenario> = {
       details: null,
     },
   },
-  diskfull: {
-    refuses: {
-      code: 'storage',
-      message: 'The message could not be saved: the disk with /home/you/.local/share/fastar is full.',
-      hint: 'Free some space and send it again.',
-      details: 'SQLITE_FULL (13): database or disk is full',
-    },
-  },
+  diskfull: { refuses: full },
+  fullbranches: { flash: true, refuses: full, chats: branches },
   failsinanswer: {
     failsInAnswer: {
       code: 'internal',

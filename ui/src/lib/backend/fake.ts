@@ -290,6 +290,7 @@ export function fake(name: string, holds: number[] = []): Backend {
     },
     async messageEdit(messageId, message, onEvent) {
       online();
+      if (scenario.refuses) throw new BackendError(scenario.refuses);
       const { tree, after } = chats.replace(messageId);
       const user = chats.append(tree, row(tree.summary.id, 'user', message));
       const answer = chats.append(tree, row(tree.summary.id, 'assistant', message));
@@ -311,6 +312,7 @@ export function fake(name: string, holds: number[] = []): Backend {
       await write(tree, null, message, after, question, onEvent);
     },
     async answerEdit(answerId, text) {
+      if (scenario.refuses) throw new BackendError(scenario.refuses);
       const { tree, old } = chats.replace(answerId);
       const edited: Message = { ...old, id: id(), text, status: 'done', stats: null, edited: true };
       chats.append(tree, edited);

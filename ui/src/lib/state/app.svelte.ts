@@ -36,6 +36,12 @@ const UNDO_MS = 10_000;
 /** After the last key, what was typed is kept by the app, and its tokens are counted. */
 const DRAFT_MS = 700;
 
+/** A message that is being edited, and what it has become so far. */
+export interface Editing {
+  id: string;
+  text: string;
+}
+
 class Open implements Conversation {
   summary = $state<ChatSummary | null>(null);
   messages = $state<Conversation['messages']>([]);
@@ -54,8 +60,7 @@ class Open implements Conversation {
   system = $state('');
   /** What the next message would take of the context. */
   count = $state<TokenCount | null>(null);
-  /** The message that is being edited. */
-  editing = $state<string | null>(null);
+  editing = $state<Editing | null>(null);
   loading = $state(false);
   /** Why the last message was not taken, or the chat not opened. */
   error = $state<ApiError | null>(null);
@@ -343,6 +348,7 @@ export class App {
     open.summary = chat.summary;
     open.messages = chat.messages;
     open.system = chat.system;
+    endEditing(open);
   }
 
   /** Reads the open chat anew, unless an answer keeps it current anyway. */
@@ -598,7 +604,6 @@ export class App {
     const open = this.open;
     if (open.progress !== null || !this.connected) return;
     open.error = null;
-    open.editing = null;
     void this.listen(open, request).then((taken) => {
       if (taken && this.open === open) this.endWanted += 1;
     });
@@ -620,7 +625,6 @@ export class App {
     try {
       const chat = await change();
       if (open.progress === null) this.show(open, chat);
-      open.editing = null;
       open.count = null;
     } catch (error) {
       if (!(error instanceof Unreachable)) open.error = failure(error);
@@ -740,6 +744,7 @@ export class App {
     const draft = open.summary === null;
     apply(open, event);
     if (event.type === 'started') {
+      endEditing(open);
       this.updateSummary(event.chat, true);
       if (draft && this.open === open) this.writeAddress(event.chat.id, true);
       if (this.open !== open) {
@@ -816,5 +821,11 @@ function isGone(error: unknown): boolean {
 
 /** Whether something stands in a chat that only this window has. */
 function unsent(open: Open): boolean {
-  return open.draft !== '' || open.attachments.length > 0 || open.queued.length > 0;
+  return open.draft !== '' || open.attachments.length > 0 || open.queued.length > 0 || open.editing !== null;
+}
+
+/** The app has taken the new version, or the message is otherwise out of sight. Until then what was typed stays. */
+function endEditing(open: Open): void {
+  const id = open.editing?.id;
+  if (id !== undefined && !open.messages.some((message) => message.id === id)) open.editing = null;
 }
