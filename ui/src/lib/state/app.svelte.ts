@@ -66,6 +66,10 @@ class Open implements Conversation {
   error = $state<ApiError | null>(null);
   /** Counts the answers begun, so that a late event of an earlier listener is told apart. */
   listener = 0;
+  /** Counts what was shown, so that a chat that was read before that is told apart. */
+  shown = 0;
+  /** An answer stands behind a message that is not here: the chat is read when it has ended. */
+  partial = false;
   /** Stop was pressed before the answer had an id. */
   stopWanted = false;
 }
@@ -323,6 +327,7 @@ export class App {
 
   private async load(open: Open, id: string): Promise<void> {
     const first = open.loading;
+    const { listener, shown } = open;
     try {
       const chat = await this.backend.chatOpen(id);
       const untouched = open.draft === '' && open.queued.length === 0;
@@ -330,7 +335,8 @@ export class App {
       if (untouched && (first || (open.progress === null && !open.dirty))) open.draft = chat.draft;
       // Something was sent meanwhile, and the draft put away with it.
       if (first && open.listener > 0 && open.draft !== '') this.draftChanged(open);
-      if (open.progress !== null) return;
+      // An answer was begun or another version shown meanwhile: this is how it was before.
+      if (open.listener !== listener || open.shown !== shown) return;
       this.show(open, chat);
       open.error = null;
       const answer = writing(open);
@@ -348,6 +354,8 @@ export class App {
     open.summary = chat.summary;
     open.messages = chat.messages;
     open.system = chat.system;
+    open.shown += 1;
+    open.partial = false;
     endEditing(open);
   }
 
@@ -438,10 +446,11 @@ export class App {
   /** Opens a chat at a message, of whatever version it is. */
   async openAt(found: Found): Promise<void> {
     await this.openChat(found.chat.id);
-    if (found.message_id === null) return;
+    // The person may have gone on to another chat meanwhile.
+    if (found.message_id === null || this.open.summary?.id !== found.chat.id) return;
     if (!this.open.messages.some((message) => message.id === found.message_id))
       await this.showVersion(found.message_id);
-    this.messageWanted = found.message_id;
+    if (this.open.summary?.id === found.chat.id) this.messageWanted = found.message_id;
   }
 
   async delete(id: string): Promise<void> {
@@ -742,6 +751,8 @@ export class App {
 
   private hear(open: Open, event: GenerationEvent, announce: boolean): void {
     const draft = open.summary === null;
+    if (event.type === 'started' && event.after !== null)
+      open.partial ||= !open.messages.some((message) => message.id === event.after);
     apply(open, event);
     if (event.type === 'started') {
       endEditing(open);
@@ -761,7 +772,11 @@ export class App {
       if (this.open !== open && !unsent(open)) this.kept.delete(event.chat.id);
       if (this.open === open) this.announcement = strings.message.announceEnd(spoken(event.answer.text));
       // After a stop or a failure the person decides.
-      if (event.answer.status === 'done') this.sendQueued(open);
+      const goOn = () => {
+        if (event.answer.status === 'done') this.sendQueued(open);
+      };
+      if (open.partial) void this.load(open, event.chat.id).then(goOn);
+      else goOn();
     }
   }
 

@@ -67,6 +67,13 @@ class Fake {
       this.saved.push([id, text]);
       this.drafts.set(id, text);
     },
+    versionShow: async (id: string): Promise<Chat> => {
+      const chat = id.split('-')[0]!;
+      const [, ...rest] = this.messages.get(chat) ?? [];
+      const messages = [message(id, 'user'), ...rest];
+      return { summary: summary(chat), messages, system: '', draft: '' };
+    },
+    modelLibrary: async () => ({ folder: '', free_bytes: null, files: [], catalogue: [] }),
     messageCount: async () => ({ message: 1, prompt: 1, context_size: 10 }),
     messageSend: async (chatId: string | null, sent: NewMessage, tell: OnEvent) => {
       if (this.refuses) throw this.refuses;
@@ -260,4 +267,87 @@ describe('a chat that is deleted while its answer is being written', () => {
       if (where !== 'in another window') expect(fake.sent).toHaveLength(1);
     });
   }
+});
+
+describe('what is shown of a chat', () => {
+  beforeEach(() => vi.useFakeTimers());
+  afterEach(() => vi.useRealTimers());
+
+  const shown = (fake: Fake) => fake.app.open.messages.map((one) => one.id);
+  const rowsOf = (id: string, n: number) => [
+    message(`${id}-user-${n}`, 'user'),
+    message(`${id}-assistant-${n}`, 'assistant'),
+  ];
+
+  it('is whole when one sent before it was there, and when another window wrote on', async () => {
+    const fake = new Fake();
+    let answer = () => {};
+    fake.holdOpen = new Promise((resolve) => (answer = resolve));
+    const opened = fake.app.openChat('a');
+    fake.app.send('quick');
+    fake.app.send('and the next');
+    answer();
+    await opened;
+    fake.holdOpen = null;
+    fake.tell(0, 'a', 'started', 'a-answer');
+    fake.messages.get('a')!.push(...rowsOf('a', 0));
+    expect(shown(fake)).toEqual(['a-user-0', 'a-assistant-0']);
+    fake.tell(0, 'a', 'finished');
+    await idle();
+    // The one that waited is sent after that, behind all of it.
+    expect(fake.sent.map((sent) => sent.message.text)).toEqual(['quick', 'and the next']);
+    fake.tell(1, 'a', 'started', 'a-assistant-0');
+    expect(shown(fake)).toEqual([
+      'a-question',
+      'a-answer',
+      'a-user-0',
+      'a-assistant-0',
+      'a-user-1',
+      'a-assistant-1',
+    ]);
+    fake.messages.get('a')!.push(...rowsOf('a', 1), ...rowsOf('elsewhere', 1));
+    fake.tell(1, 'a', 'finished');
+    await idle();
+    fake.app.send('after the other window');
+    fake.tell(2, 'a', 'started', 'elsewhere-assistant-1');
+    fake.messages.get('a')!.push(...rowsOf('a', 2));
+    fake.tell(2, 'a', 'finished');
+    await idle();
+    expect(shown(fake)).toEqual(fake.messages.get('a')!.map((one) => one.id));
+  });
+
+  it('is that chat and no other, however late an answer comes', async () => {
+    const fake = new Fake();
+    let answer = () => {};
+    const late = () => new Promise<void>((resolve) => (answer = resolve));
+    fake.holdOpen = late();
+    const found = { chat: summary('a'), message_id: 'old', role: null, before: '', matched: '', after: '' };
+    const at = fake.app.openAt(found);
+    const answerA = answer;
+    fake.holdOpen = null;
+    await fake.app.openChat('b');
+    fake.type('for b');
+    answerA();
+    await at;
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(fake.app.open.summary?.id).toBe('b');
+    expect(shown(fake)).toEqual(['b-question', 'b-answer']);
+    expect(fake.saved).toEqual([['b', 'for b']]);
+    expect(fake.app.messageWanted).toBeNull();
+  });
+
+  it('is the version that was chosen, though the chat was being read when it was', async () => {
+    const fake = new Fake();
+    await fake.app.start();
+    await fake.app.openChat('a');
+    let answer = () => {};
+    fake.holdOpen = new Promise((resolve) => (answer = resolve));
+    const read = fake.app.refresh();
+    await idle();
+    await fake.app.showVersion('a-other');
+    expect(shown(fake)).toEqual(['a-other', 'a-answer']);
+    answer();
+    await read;
+    expect(shown(fake)).toEqual(['a-other', 'a-answer']);
+  });
 });
