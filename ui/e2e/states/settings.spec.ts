@@ -77,6 +77,12 @@ test('a value that cannot be is refused beside its field, stays to be put right,
     .click();
   await expect(temperature).toHaveValue('0.6');
 
+  // As the window itself prints a thousand.
+  const longest = field(page, 'max_tokens');
+  await longest.fill('1,000');
+  await page.keyboard.press('Enter');
+  await expect(longest).toHaveValue('1000');
+
   await tab(page, 'Models').click();
   const mirror = field(page, 'download_endpoint');
   await mirror.fill('mirror.example');
@@ -88,6 +94,11 @@ test('a value that cannot be is refused beside its field, stays to be put right,
   await limit.fill('2,5');
   await page.keyboard.press('Enter');
   await expect(limit).toHaveValue('2.5');
+  // Megabytes may have decimals: it could be one or a thousand.
+  await limit.fill('1,000');
+  await page.keyboard.press('Enter');
+  await expect(limit).toHaveAccessibleDescription(/must be a number/);
+  await expect(limit).toHaveValue('1,000');
 });
 
 test('the cache has a slider and an exact number, and says what either would mean before a reload', async ({

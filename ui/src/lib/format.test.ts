@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { bytes, count, duration, parameters, percent, remaining, speed } from './format';
+import { bytes, count, duration, parameters, percent, remaining, speed, typedNumber } from './format';
 
 describe('numbers as people read them', () => {
   it('separates thousands', () => {
@@ -54,4 +54,38 @@ describe('numbers as people read them', () => {
     expect(remaining(86_400)).toBe('1 day');
     expect(remaining(3 * 86_400 + 7300)).toBe('3 days 2 h');
   });
+});
+
+it('a typed number is what the person means, or none', () => {
+  const whole: [string, number][] = [
+    ['1000', 1000],
+    ['1,000', 1000],
+    ['1.000', 1000],
+    [' 32 768 ', 32768],
+    ['32\u202f768', 32768],
+    ["1'048'576", 1048576],
+    ['1,048,576', 1048576],
+    ['-1,000', -1000],
+    ['1,048.576', NaN],
+    ['10,00', 10],
+    ['2,5', 2.5],
+    ['0', 0],
+    ['', NaN],
+    ['hot', NaN],
+    ['1,000,00', NaN],
+  ];
+  for (const [text, number] of whole) expect(typedNumber(text, true), text).toBe(number);
+  const decimal: [string, number][] = [
+    ['0.6', 0.6],
+    ['0,6', 0.6],
+    ['0,001', 0.001],
+    ['0.001', 0.001],
+    ['1.125', 1.125],
+    ['12,5', 12.5],
+    ['1,000', NaN],
+    ['32,768', NaN],
+    ['1,000,000', NaN],
+    ['', NaN],
+  ];
+  for (const [text, number] of decimal) expect(typedNumber(text, false), text).toBe(number);
 });

@@ -72,3 +72,16 @@ export function remaining(seconds: number): string {
   const days = Math.floor(hours / 24);
   return units.days(days) + units.and(hours % 24, units.hours);
 }
+
+/**
+ * The number that a person has typed; NaN when it is none, or could be two. A comma or point may stand before decimals, and in a whole number
+ * between groups of three. So `1,000` is a thousand where only whole numbers can be, and elsewhere nobody knows.
+ */
+export function typedNumber(text: string, whole: boolean): number {
+  const typed = text.trim();
+  if (typed === '') return NaN;
+  if (whole && /^[+-]?\d{1,3}(?:([,.'’\s])\d{3})(?:\1\d{3})*$/.test(typed))
+    return Number(typed.replace(/[^\d+-]/g, ''));
+  if (/^[+-]?[1-9]\d{0,2}(?:,\d{3})+$/.test(typed)) return NaN;
+  return Number(typed.replace(',', '.'));
+}
