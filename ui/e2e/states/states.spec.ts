@@ -99,15 +99,24 @@ test('a browser without its server says so, keeps the text and sends nothing', a
   await expect(page.getByTestId('status-model')).toHaveText('Not connected');
 });
 
-test('a message that does not fit keeps its text and a new chat takes it', async ({ page }) => {
+test('a message that does not fit goes along into a new chat, with its files, before what stands there', async ({
+  page,
+}) => {
   await page.goto('/?fake=contextfull');
+  await page.getByTestId('attach').click();
+  await expect(page.getByTestId('attachment')).toContainText('quarterly-report.txt');
   await send(page, 'A whole book');
   await expect(page.getByRole('alert')).toContainText('212,480 tokens');
-  await expect(page.getByTestId('composer')).toHaveValue('A whole book');
-  await expect(page.locator('article')).toHaveCount(0);
+  await expect(page.locator('article')).toHaveCount(2);
+  await page.keyboard.press('Control+n');
+  await page.getByTestId('composer').fill('begun before');
+  await rows(page).first().click();
   await page.getByRole('button', { name: 'Start a new chat' }).click();
   await expect(page.getByRole('alert')).toHaveCount(0);
-  await expect(page.getByTestId('composer')).toHaveValue('A whole book');
+  await expect(page.locator('article')).toHaveCount(0);
+  await expect(page.getByTestId('composer')).toHaveValue('A whole book\n\nbegun before');
+  await expect(page.getByTestId('attachment')).toContainText('quarterly-report.txt');
+  await expect(page.getByTestId('composer')).toBeFocused();
 });
 
 test('a full disk is told and the text stays', async ({ page }) => {

@@ -19,7 +19,7 @@ export interface Scenario {
   offline?: boolean;
   /** Refuses every message with this. */
   refuses?: ApiError;
-  /** Fails every answer with this after some words. */
+  /** Fails every answer with this after some words; when the context is full, before the first. */
   failsInAnswer?: ApiError;
   queued?: number;
   prefill?: { done: number; total: number; left?: number };
@@ -314,7 +314,7 @@ export const scenarios: Record<string, Scenario> = {
       'The file with your chats was damaged, so a new one was begun. The old file is kept as /home/you/.local/share/fastar/chats.db.2026-11-30.',
   },
   contextfull: {
-    refuses: {
+    failsInAnswer: {
       code: 'context_full',
       message:
         'This message has 212,480 tokens; with the conversation that is more than the 4,096 the model can hold.',

@@ -130,6 +130,7 @@ export function fake(name: string, holds: number[] = []): Backend {
         }
         answer.reasoning_ms = 12_400;
       }
+      if (scenario.failsInAnswer?.code === 'context_full') return end('failed', scenario.failsInAnswer, null);
       const text =
         name === 'hostile' ? hostile : name === 'maths' ? maths : (answers[question] ?? answers['']!);
       // A piece every few milliseconds, as of a very fast model; each paragraph is different.

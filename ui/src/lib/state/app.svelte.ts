@@ -278,23 +278,36 @@ export class App {
 
   // Chats ------------------------------------------------------------------------------------------------------------
 
-  newChat(address = true): void {
+  /** Resolves when what was begun for the new chat has been read. */
+  newChat(address = true): Promise<void> {
     if (this.open.summary === null) {
       this.open.error = null;
       this.composerWanted += 1;
-      return;
+      return Promise.resolve();
     }
     this.leave();
-    this.begin();
+    const read = this.begin();
     this.open.error = null;
     if (address) this.writeAddress(null);
+    return read;
   }
 
   /** Shows the chat that does not exist yet, with what was begun for it. */
-  private begin(): void {
+  private begin(): Promise<void> {
     this.open = this.kept.get('') ?? new Open();
     this.kept.delete('');
-    void this.readNewDraft();
+    return this.readNewDraft();
+  }
+
+  /** A new chat where the context had no room for an answer: the question goes along when it was not answered at all. */
+  async newChatAfter(answer: Message): Promise<void> {
+    const messages = this.open.messages;
+    const question = messages[messages.findIndex((message) => message.id === answer.id) - 1];
+    const read = this.newChat();
+    const open = this.open;
+    await read;
+    if (question?.role === 'user' && answer.text === '') this.giveBack(open, $state.snapshot(question));
+    this.composerWanted += 1;
   }
 
   async openChat(id: string, address = true): Promise<void> {
@@ -472,7 +485,7 @@ export class App {
     delete this.busy[id];
     let instead: Toast['instead'] = null;
     if (this.open.summary?.id === id) {
-      this.begin();
+      void this.begin();
       this.writeAddress(null);
       instead = { open: this.open, draft: this.open.draft };
     }
@@ -563,7 +576,7 @@ export class App {
   }
 
   /** Puts a message that was not sent back into the composer, before what stands there. */
-  private giveBack(open: Open, message: NewMessage): void {
+  private giveBack(open: Open, message: Pick<NewMessage, 'text' | 'attachments'>): void {
     open.draft = open.draft === '' ? message.text : `${message.text}\n\n${open.draft}`;
     open.attachments = [...message.attachments, ...open.attachments];
     this.draftChanged(open);
@@ -826,7 +839,7 @@ export class App {
       // Not one of ours.
     }
     if (id !== '') void this.openChat(id, false);
-    else if (this.open.summary !== null) this.newChat(false);
+    else if (this.open.summary !== null) void this.newChat(false);
   }
 }
 
