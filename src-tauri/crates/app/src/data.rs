@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 /// A process that was killed keeps its locks until the kernel has taken it apart; who starts the app again at once waits so long.
 const ENDING: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// There is a number in a lock, and nothing else.
+const LONGEST_LOCK: u64 = 32;
 
 /// The data folder, held by this process until dropped.
 pub(crate) struct DataFolder {
@@ -96,15 +98,32 @@ fn create_private(path: &Path) -> Result<()> {
 }
 
 /// Takes the folder for this process, or says with `taken` who has it. The kernel gives it back when the process dies, however it dies.
+///
+/// The folder may come from somebody else: what has the lock's name is written to only when it can be a lock.
 pub(crate) fn take_lock(folder: &Path, taken: impl FnOnce(Option<u32>) -> Error) -> Result<File> {
     let path = folder.join("lock");
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(Error::file(&path))?;
+    let is_lock = |facts: &std::fs::Metadata| facts.is_file() && facts.len() <= LONGEST_LOCK;
+    let in_the_way = || {
+        Error::Occupied(format!(
+            "{} is in the way: FaStar keeps its lock there, and that is something else. Move it away.",
+            path.display()
+        ))
+    };
+    if std::fs::symlink_metadata(&path).is_ok_and(|facts| !is_lock(&facts)) {
+        return Err(in_the_way());
+    }
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    // It must not have become a link since.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NOFOLLOW.bits().cast_signed(),
+    );
+    let mut file = options.open(&path).map_err(Error::file(&path))?;
+    if !is_lock(&file.metadata().map_err(Error::file(&path))?) {
+        return Err(in_the_way());
+    }
     let give_up = Instant::now() + ENDING;
     let mut taken_now = file.try_lock();
     while matches!(taken_now, Err(TryLockError::WouldBlock)) && Instant::now() < give_up {
@@ -136,8 +155,13 @@ pub(crate) fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let temporary = path.with_extension("partial");
     let write = || -> std::io::Result<()> {
+        // What a kill has left there, or somebody has put there, is never written through: it may be a link.
+        match std::fs::remove_file(&temporary) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut options = File::options();
-        options.write(true).create(true).truncate(true);
+        options.write(true).create_new(true);
         // Settings and tokens are nobody else's business.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -223,6 +247,53 @@ mod tests {
         let (_first, notice) = DataFolder::take_or_do_without(dir.path()).unwrap();
         assert_eq!(notice, None);
         assert!(DataFolder::take_or_do_without(dir.path()).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_stands_in_place_of_our_files_is_never_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "of somebody else").unwrap();
+        let whole = || std::fs::read_to_string(&victim).unwrap();
+        let lock = dir.path().join("lock");
+        let refused = || {
+            let error = DataFolder::take(dir.path())
+                .err()
+                .expect("refused")
+                .to_string();
+            assert!(
+                error.starts_with(&format!("{} is in the way", lock.display())),
+                "{error}"
+            );
+            std::fs::remove_file(&lock).unwrap();
+        };
+        // A link, the file itself under another name, and a pipe.
+        std::os::unix::fs::symlink(&victim, &lock).unwrap();
+        refused();
+        std::fs::write(&victim, "of somebody else: ".repeat(3)).unwrap();
+        std::fs::hard_link(&victim, &lock).unwrap();
+        refused();
+        let _listens = std::os::unix::net::UnixListener::bind(&lock).unwrap();
+        refused();
+        assert_eq!(whole(), "of somebody else: ".repeat(3));
+        DataFolder::take(dir.path()).expect("free");
+
+        for link in [true, false] {
+            let temporary = dir.path().join("settings.partial");
+            if link {
+                std::os::unix::fs::symlink(&victim, &temporary).unwrap();
+            } else {
+                std::fs::hard_link(&victim, &temporary).unwrap();
+            }
+            write_whole(&dir.path().join("settings.json"), b"{}").unwrap();
+            assert_eq!(
+                std::fs::read(dir.path().join("settings.json")).unwrap(),
+                b"{}"
+            );
+            assert_eq!(whole(), "of somebody else: ".repeat(3));
+            assert!(!temporary.exists());
+        }
     }
 
     #[test]

@@ -62,6 +62,17 @@ impl Snapshot {
     }
 }
 
+impl RemoteFile {
+    /// Refuses a file whose path would leave its folder, hide, or not fit a file system: for one that was saved, where somebody may have
+    /// changed it.
+    ///
+    /// # Errors
+    /// [`Error::HostilePath`] says what is wrong with it.
+    pub fn check(&self) -> Result<()> {
+        check(self)
+    }
+}
+
 /// Refuses what would leave the folder, hide, or not fit a file system. A saved snapshot is checked again before it is used.
 pub(crate) fn check(file: &RemoteFile) -> Result<()> {
     let problem = path_problem(&file.path)

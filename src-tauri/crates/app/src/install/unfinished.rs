@@ -93,6 +93,10 @@ impl Unfinished {
             )));
         }
         fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+        for ending in ["partial", "partial.state"] {
+            refuse_links(&order.folder.join(format!("{}.{ending}", order.file)))?;
+        }
+        refuse_links(&folder)?;
         Self::hold(folder, &order.title)
     }
 
@@ -194,6 +198,28 @@ fn is_ours(folder: &Path) -> bool {
     library::holds_a_download(folder) || matches!(read(folder), Ok(Some(_)))
 }
 
+/// A folder of models may come from somebody else. A download makes files and folders; what is anything else, at any depth, could lead its
+/// writing and removing to any place on the disk.
+fn refuse_links(path: &Path) -> Result<()> {
+    let facts = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        facts => facts.map_err(Error::file(path))?,
+    };
+    if facts.is_file() {
+        return Ok(());
+    }
+    if !facts.is_dir() {
+        return Err(Error::Occupied(format!(
+            "{} is in the way: it is a link, or no file at all, and no download has made it. Move it away, or choose another folder.",
+            path.display()
+        )));
+    }
+    for entry in fs::read_dir(path).map_err(Error::file(path))? {
+        refuse_links(&entry.map_err(Error::file(path))?.path())?;
+    }
+    Ok(())
+}
+
 fn remove_folder(folder: &Path) -> Result<()> {
     gone(folder, fs::remove_dir_all(folder))
 }
@@ -248,6 +274,10 @@ fn read(folder: &Path) -> io::Result<Option<Record>> {
     let record: Record = serde_json::from_slice(&text)?;
     if record.version != VERSION {
         return Err(io::Error::other("it is of another version"));
+    }
+    // Nor paths be followed out of the folder.
+    for file in &record.snapshot.files {
+        file.check().map_err(io::Error::other)?;
     }
     // Numbers that a damaged file may hold must not be added up.
     let total = record

@@ -288,3 +288,106 @@ fn a_record_with_numbers_that_cannot_be_is_damaged_and_nothing_worse() {
     assert!(matches!(scene.work(), Ok(Ended::Done(_))));
     scene.assert_only_the_model();
 }
+
+/// A folder of models that somebody else has made: nothing in it leads out of it.
+#[cfg(unix)]
+#[test]
+fn a_download_of_a_stranger_cannot_reach_other_files() {
+    use std::os::unix::fs::symlink;
+    type Trap = fn(&Scene, &Path);
+    let traps: [(&str, Trap); 8] = [
+        ("lock", |scene, home| {
+            fs::remove_file(scene.download().join("lock")).unwrap();
+            symlink(home.join("chats.db"), scene.download().join("lock")).unwrap()
+        }),
+        ("record's copy", |scene, home| {
+            symlink(
+                home.join("chats.db"),
+                scene.download().join("download.partial"),
+            )
+            .unwrap();
+        }),
+        ("record", |scene, home| {
+            let record = scene.download().join("download.json");
+            fs::rename(&record, home.join("record")).unwrap();
+            symlink(home.join("record"), record).unwrap();
+        }),
+        ("files", |scene, home| {
+            fs::remove_dir_all(scene.download().join("files")).unwrap();
+            symlink(home, scene.download().join("files")).unwrap();
+        }),
+        ("a file", |scene, home| {
+            symlink(
+                home.join("chats.db"),
+                scene.download().join("files/config.json.partial"),
+            )
+            .unwrap();
+        }),
+        ("container", |scene, home| {
+            fs::remove_file(scene.models.path().join("flash.fst.partial")).unwrap();
+            symlink(
+                home.join("chats.db"),
+                scene.models.path().join("flash.fst.partial"),
+            )
+            .unwrap();
+        }),
+        ("journal", |scene, home| {
+            fs::remove_file(scene.models.path().join("flash.fst.partial.state")).unwrap();
+            symlink(
+                home.join("chats.db"),
+                scene.models.path().join("flash.fst.partial.state"),
+            )
+            .unwrap();
+        }),
+        ("paths of the record", |scene, home| {
+            let record = scene.download().join("download.json");
+            let text = fs::read_to_string(&record).unwrap();
+            let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let hostile: Vec<_> = [
+                home.join("chats.db").to_str().unwrap(),
+                "../../victim",
+                "../victim",
+            ]
+            .map(|path| {
+                let mut file = value["snapshot"]["files"][0].clone();
+                file["path"] = path.into();
+                file
+            })
+            .into();
+            value["snapshot"]["files"]
+                .as_array_mut()
+                .unwrap()
+                .extend(hostile);
+            // The hub does not have what is wanted, so it is asked anew.
+            value["snapshot"]["revision"] = "0".repeat(40).into();
+            value["done"] = serde_json::json!([]);
+            fs::write(record, value.to_string()).unwrap();
+        }),
+    ];
+    for (what, trap) in traps {
+        let scene = Scene::new();
+        scene.hub.set_rate(Some(2_000_000));
+        let ended = scene.work_until(&scene.order(), |report| report.done_bytes > 500_000);
+        assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+        scene.hub.set_rate(None);
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("chats.db"), "all my chats").unwrap();
+        fs::write(scene.models.path().join("victim"), "of the models").unwrap();
+        trap(&scene, home.path());
+        let before = folder_files(home.path());
+        let whole = |did: &str| {
+            assert_eq!(folder_files(home.path()), before, "{what}, {did}");
+            let victim = fs::read(scene.models.path().join("victim")).unwrap();
+            assert_eq!(victim, b"of the models", "{what}, {did}");
+        };
+        let ended = scene.work();
+        whole("resumed");
+        if what != "paths of the record" {
+            let error = ended.unwrap_err();
+            assert!(error.message.contains("is in the way"), "{what}: {error}");
+        }
+        // Whether it could be removed or not.
+        let _ = scene.installer.discard(scene.models.path(), "flash.fst");
+        whole("discarded");
+    }
+}
