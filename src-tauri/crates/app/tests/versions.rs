@@ -628,10 +628,66 @@ fn an_exported_chat_comes_back_whole_in_another_app() {
 }
 
 #[test]
+fn every_chat_that_can_come_about_can_be_exported_and_imported_again() {
+    let (a, b, script) = (folder(), folder(), Script::new());
+    let app = script.app(a.path());
+    // Stopped before the first word, edited, and one step back: a question without an answer, and one writes on.
+    let mut listener = app.message_send(None, "first").unwrap();
+    let (question, answer, _) = started(&mut listener);
+    let question = question.unwrap();
+    script.wait_asked(1);
+    app.generation_stop(&answer.id).unwrap();
+    while next(&mut listener).is_some() {}
+    say(
+        &script,
+        "one",
+        app.message_edit(&question.id, "second").unwrap(),
+    );
+    assert_eq!(texts(&app.version_show(&question.id).unwrap()), ["first"]);
+    let id = question.chat_id;
+    say(
+        &script,
+        "two",
+        app.message_send(Some(&id), "third").unwrap(),
+    );
+    // The same at the end of a chat, twice.
+    for n in ["fourth", "fifth"] {
+        let mut listener = app.message_send(Some(&id), n).unwrap();
+        let (question, answer, _) = started(&mut listener);
+        let asked = script.asked().len();
+        script.wait_asked(asked.max(4));
+        app.generation_stop(&answer.id).unwrap();
+        while next(&mut listener).is_some() {}
+        let question = question.unwrap();
+        say(&script, n, app.message_edit(&question.id, "again").unwrap());
+        app.version_show(&question.id).unwrap();
+    }
+    assert_eq!(
+        texts(&app.chat_open(&id).unwrap()),
+        ["first", "third", "two", "fourth", "fifth"]
+    );
+    let all = app.chat_export(None, ExportFormat::Json).unwrap();
+    let other = script.app(b.path());
+    assert_eq!(other.chat_import(&all.text).unwrap(), 1);
+    let copy = other.chat_list().unwrap().remove(0).id;
+    assert_eq!(essence(&other, &copy), essence(&app, &id));
+    assert_eq!(
+        texts(&other.chat_open(&copy).unwrap()),
+        ["first", "third", "two", "fourth", "fifth"]
+    );
+}
+
+#[test]
 fn a_file_that_is_not_ours_or_not_whole_is_refused_and_nothing_of_it_stays() {
     let (folder, script) = (folder(), Script::new());
     let app = script.app(folder.path());
     let message = |id: &str, parent: Option<&str>, role: &str, shown: bool| serde_json::json!({"id": id, "parent": parent, "role": role, "shown": shown, "text": "x", "status": "writing", "created_at": 99_999_999_999_999_i64});
+    let with = |mut message: serde_json::Value, change: serde_json::Value| {
+        for (key, value) in change.as_object().unwrap() {
+            message[key] = value.clone();
+        }
+        message
+    };
     let file = |messages: Vec<serde_json::Value>| {
         let good =
             serde_json::json!({"title": "good", "created_at": 1, "updated_at": 1, "messages": []});
@@ -648,12 +704,42 @@ fn a_file_that_is_not_ours_or_not_whole_is_refused_and_nothing_of_it_stays() {
         ]),
         file(vec![
             message("a", None, "user", true),
-            message("b", Some("a"), "user", true),
+            message("b", Some("a"), "assistant", true),
+            message("c", Some("b"), "assistant", true),
         ]),
         file(vec![
             message("a", None, "user", true),
             message("b", None, "user", true),
         ]),
+        // What could not be sent cannot be imported either.
+        file(vec![with(
+            message("a", None, "user", true),
+            serde_json::json!({"text": " \n"}),
+        )]),
+        file(vec![with(
+            message("a", None, "user", true),
+            serde_json::json!({"text": "x".repeat(2_000_001)}),
+        )]),
+        file(vec![with(
+            message("a", None, "user", true),
+            serde_json::json!({"attachments": [{"name": "a\nb", "text": "x"}]}),
+        )]),
+        file(vec![with(
+            message("a", None, "user", true),
+            serde_json::json!({"attachments": vec![serde_json::json!({"name": "a", "text": "x"}); 21]}),
+        )]),
+        file(vec![
+            message("a", None, "user", true),
+            with(
+                message("b", Some("a"), "assistant", true),
+                serde_json::json!({"attachments": [{"name": "a", "text": "x"}]}),
+            ),
+        ]),
+        file(
+            (0..10_001)
+                .map(|n| message(&n.to_string(), None, "user", n == 0))
+                .collect(),
+        ),
         file(vec![message("a", None, "user", false)]),
         file(vec![
             message("a", None, "user", false),

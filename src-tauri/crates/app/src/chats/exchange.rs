@@ -8,8 +8,8 @@ use std::io::Write;
 use std::path::Path;
 
 use fastar_api::{
-    AnswerStats, ApiError, Attachment, Chat, ExportFormat, Exported, Message, MessageStatus, Role,
-    Thinking,
+    AnswerStats, ApiError, Attachment, Chat, ExportFormat, Exported, Message, MessageStatus,
+    NewMessage, Role, Thinking,
 };
 use rusqlite::{Transaction, params};
 use serde::{Deserialize, Serialize};
@@ -17,9 +17,13 @@ use serde::{Deserialize, Serialize};
 use super::rows::{COLUMNS, message, new_id};
 use super::{Chats, notes, title, tree};
 use crate::error::{Error, Result};
+use crate::generation::check_message;
 
-/// Largest file that is imported, in bytes.
-pub const MAX_IMPORT_BYTES: usize = 64_000_000;
+/// Largest file that is imported, and that is written to be imported again, in bytes.
+pub const MAX_IMPORT_BYTES: usize = 256_000_000;
+/// Most messages of one chat of a file, and most versions of one message: more than anyone writes, and few enough to be shown.
+const MOST_MESSAGES: usize = 100_000;
+const MOST_VERSIONS: usize = 10_000;
 const FORMAT: &str = "fastar-chats";
 const VERSION: u32 = 1;
 
@@ -77,6 +81,16 @@ struct FileMessage {
 impl Chats {
     /// One chat, or (none) all of them, as a file.
     pub(crate) fn export(&self, id: Option<&str>, format: ExportFormat) -> Result<Exported> {
+        self.export_within(MAX_IMPORT_BYTES, id, format)
+    }
+
+    /// The same, with the most bytes of a file that is to be imported again.
+    pub(super) fn export_within(
+        &self,
+        most: usize,
+        id: Option<&str>,
+        format: ExportFormat,
+    ) -> Result<Exported> {
         let ids = match id {
             Some(id) => vec![id.to_owned()],
             None => self.list()?.into_iter().map(|chat| chat.id).collect(),
@@ -104,6 +118,19 @@ impl Chats {
                 let text = serde_json::to_string_pretty(&file).map_err(|error| {
                     Error::BadRequest(format!("The chat could not be written: {error}."))
                 })?;
+                // Else it would be found out when the copy is needed.
+                if text.len() + 1 > most {
+                    let what = match id {
+                        Some(_) => {
+                            "This chat is too long for that. Export it to be read (Markdown)."
+                        }
+                        None => "Export the chats one by one.",
+                    };
+                    return Err(Error::BadRequest(format!(
+                        "The file would have {} bytes, and FaStar imports none of more than {most}. {what}",
+                        text.len() + 1
+                    )));
+                }
                 ("json", text + "\n")
             }
         };
@@ -248,17 +275,41 @@ fn check(chat: &FileChat) -> std::result::Result<(), String> {
     // Role, and whether it is shown, of those before.
     let mut known: HashMap<&str, (Role, bool)> = HashMap::new();
     let mut shown_behind: HashSet<Option<&str>> = HashSet::new();
+    let mut versions: HashMap<Option<&str>, usize> = HashMap::new();
+    if chat.messages.len() > MOST_MESSAGES {
+        return Err(format!(
+            "it has {} messages, and {MOST_MESSAGES} is the limit.",
+            chat.messages.len()
+        ));
+    }
     for (n, message) in chat.messages.iter().enumerate() {
         let refuse = |why: &str| Err(format!("message {} {why}", n + 1));
         let parent = message.parent.as_deref();
-        let (expected, parent_shown) = match parent.map(|id| known.get(id)) {
-            None => (Role::User, true),
+        // An answer without a word is not kept when its question is changed, so a question may stand behind a question.
+        let (may_answer, parent_shown) = match parent.map(|id| known.get(id)) {
+            None => (false, true),
             Some(None) => return refuse("stands behind one that does not come before it."),
-            Some(Some((Role::User, shown))) => (Role::Assistant, *shown),
-            Some(Some((Role::Assistant, shown))) => (Role::User, *shown),
+            Some(Some((role, shown))) => (*role == Role::User, *shown),
         };
-        if message.role != expected {
+        if message.role == Role::Assistant && !may_answer {
             return refuse("is not written by whose turn it is.");
+        }
+        let number = versions.entry(parent).or_default();
+        *number += 1;
+        if *number > MOST_VERSIONS {
+            return refuse("is one version too many of the same message.");
+        }
+        // What could not be sent could not be edited either.
+        if message.role == Role::User {
+            let sent = NewMessage {
+                text: message.text.clone(),
+                attachments: message.attachments.clone(),
+                thinking: message.thinking,
+                system: String::new(),
+            };
+            check_message(&sent).map_err(|why| format!("message {} cannot be: {why}", n + 1))?;
+        } else if !message.attachments.is_empty() {
+            return refuse("is an answer with files.");
         }
         if message.shown && (!parent_shown || !shown_behind.insert(parent)) {
             return refuse("cannot be shown: another one is, or the one before it is not.");
@@ -322,7 +373,7 @@ fn add(transaction: &Transaction<'_>, chat: &FileChat, now: i64) -> rusqlite::Re
             edited: message.edited,
             versions: Vec::new(),
         };
-        tree::insert(transaction, &row)?;
+        tree::write(transaction, &row)?;
         if !message.shown {
             let parent = message.parent.as_deref().and_then(|id| ids.get(id));
             tree::set_aside(transaction, &id, parent.map(String::as_str))?;

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use super::*;
-use fastar_api::{ErrorCode, Finish, MessageStatus};
+use fastar_api::{ErrorCode, ExportFormat, Finish, MessageStatus};
 
 const FROZEN_1: &str = include_str!("../../tests/schemas/1.sql");
 const FROZEN_2: &str = include_str!("../../tests/schemas/2.sql");
@@ -443,4 +443,74 @@ fn a_file_without_its_tables_or_its_number_is_set_aside_and_kept() {
         let (chats, notice) = Chats::open(folder.path(), 2).unwrap();
         assert_eq!((chats.list().unwrap().len(), notice), (1, None));
     }
+}
+
+#[test]
+fn a_file_too_large_to_be_imported_again_is_not_written_as_if_it_were_a_copy() {
+    let folder = folder();
+    let (chats, _) = Chats::open(folder.path(), 1000).unwrap();
+    let begun = chats
+        .begin(
+            None,
+            &NewMessage::from("x".repeat(1000).as_str()),
+            None,
+            1000,
+        )
+        .unwrap();
+    let json = ExportFormat::Json;
+    let size = chats.export(None, json).unwrap().text.len();
+    assert!(size > 1000);
+    assert_eq!(
+        chats.export_within(size, None, json).unwrap().text.len(),
+        size
+    );
+    let refused = |id: Option<&str>| {
+        let error = chats.export_within(size - 1, id, json).err().unwrap();
+        error.to_string()
+    };
+    assert_eq!(
+        refused(None),
+        format!(
+            "The file would have {size} bytes, and FaStar imports none of more than {}. Export the chats one by one.",
+            size - 1
+        )
+    );
+    assert!(refused(Some(&begun.chat.id)).ends_with("Export it to be read (Markdown)."));
+    // What is only read has no such limit.
+    chats
+        .export_within(1, None, ExportFormat::Markdown)
+        .unwrap();
+}
+
+#[test]
+fn the_work_of_an_import_grows_with_the_file_and_not_with_its_square() {
+    let steps = |versions: usize| {
+        let folder = folder();
+        let (chats, _) = Chats::open(folder.path(), 1000).unwrap();
+        let messages: Vec<_> = (0..versions)
+            .map(|n| {
+                serde_json::json!({"id": n.to_string(), "shown": n == 0, "role": "user", "text": "x", "status": "done", "created_at": 1})
+            })
+            .collect();
+        let file = serde_json::json!({"format": "fastar-chats", "version": 1, "chats": [
+            {"title": "t", "created_at": 1, "updated_at": 1, "messages": messages}]});
+        let hundreds = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = std::sync::Arc::clone(&hundreds);
+        // Steps of the database's machine, and not seconds.
+        lock(&chats.connection)
+            .progress_handler(
+                100,
+                Some(move || {
+                    counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    false
+                }),
+            )
+            .unwrap();
+        assert_eq!(chats.import(&file.to_string(), 1000).unwrap(), 1);
+        let chat = chats.chat(&chats.list().unwrap()[0].id).unwrap();
+        assert_eq!(chat.messages[0].versions.len(), versions);
+        hundreds.load(std::sync::atomic::Ordering::Relaxed)
+    };
+    let (few, many) = (steps(500), steps(4000));
+    assert!(many < 12 * few, "{few} and {many}");
 }

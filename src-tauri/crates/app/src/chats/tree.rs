@@ -184,11 +184,8 @@ fn is_empty(message: &Message) -> bool {
     message.text.is_empty() && message.reasoning.as_deref().unwrap_or_default().is_empty()
 }
 
-/// Appends a row to the messages that are shown.
-pub(super) fn insert(
-    transaction: &Transaction<'_>,
-    message: &Message,
-) -> rusqlite::Result<Message> {
+/// Appends a row to the messages that are shown, and nothing more.
+pub(super) fn write(transaction: &Transaction<'_>, message: &Message) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(&format!(
             "INSERT INTO messages ({COLUMNS}) VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
@@ -209,6 +206,15 @@ pub(super) fn insert(
             (!message.attachments.is_empty()).then(|| json(&message.attachments)),
             message.edited,
         ])?;
+    Ok(())
+}
+
+/// Appends a row to the messages that are shown, and returns it with its versions.
+pub(super) fn insert(
+    transaction: &Transaction<'_>,
+    message: &Message,
+) -> rusqlite::Result<Message> {
+    write(transaction, message)?;
     let mut written = message.clone();
     let parent = before(
         transaction,

@@ -677,7 +677,7 @@ fn count(n: usize) -> u32 {
 }
 
 /// Refuses a message that is empty or too long.
-fn check_message(message: &NewMessage) -> Result<()> {
+pub(crate) fn check_message(message: &NewMessage) -> Result<()> {
     let files = &message.attachments;
     if files.len() > MOST_FILES {
         return Err(Error::BadRequest(format!(
