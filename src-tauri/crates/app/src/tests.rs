@@ -4,7 +4,7 @@
 #[path = "../tests/scripted/mod.rs"]
 mod scripted;
 
-use fastar_api::{ErrorCode, GenerationEvent, MessageStatus};
+use fastar_api::{ErrorCode, GenerationEvent, MessageStatus, Thinking};
 use scripted::{Script, Step, hear, next};
 
 #[test]
@@ -69,4 +69,48 @@ fn an_answer_that_cannot_be_saved_is_shown_with_the_reason_and_saved_when_there_
     drop(app);
     let app = script.app(folder.path());
     assert_eq!(app.chat_open(&chat.id).unwrap().messages[1].text, text);
+}
+
+#[test]
+fn an_answer_that_is_in_memory_only_is_not_moved_away_from_its_row() {
+    let (folder, script) = (tempfile::tempdir().unwrap(), Script::new());
+    let app = script.app(folder.path());
+    let mut listener = app.message_send(None, "hi").unwrap();
+    let Some(GenerationEvent::Started {
+        chat, user, answer, ..
+    }) = next(&mut listener)
+    else {
+        panic!()
+    };
+    // Room for a small change, and none for the answer.
+    app.0.chats.pretend_the_disk_has(12);
+    let text = "word ".repeat(100_000);
+    script.say(&text);
+    script.step(Step::End);
+    while next(&mut listener).is_some() {}
+    let question = user.unwrap().id;
+    let refused = [
+        app.message_regenerate(&answer.id, Thinking::Off).err(),
+        app.message_edit(&question, "ho").err(),
+        app.message_send(Some(&chat.id), "ho").err(),
+        app.answer_continue(&answer.id).err(),
+        app.answer_edit(&answer.id, "mine").err(),
+        app.version_show(&question).err(),
+    ];
+    for (n, error) in refused.into_iter().enumerate() {
+        let error = error.unwrap_or_else(|| panic!("{n} was taken"));
+        assert_eq!(error.code, ErrorCode::Storage, "{n}: {error}");
+    }
+    // Another chat is another matter.
+    let mut other = app.message_send(None, "there").unwrap();
+    script.step(Step::End);
+    assert_eq!(hear(&mut other).answer().status, MessageStatus::Done);
+
+    app.0.chats.pretend_the_disk_is_full(false);
+    let mut again = app.message_regenerate(&answer.id, Thinking::Off).unwrap();
+    script.say("new");
+    script.step(Step::End);
+    assert_eq!(hear(&mut again).text(), "new");
+    let old = app.version_show(&answer.id).unwrap().messages.remove(1);
+    assert_eq!((old.status, old.text), (MessageStatus::Done, text));
 }

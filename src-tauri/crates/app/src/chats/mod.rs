@@ -66,10 +66,12 @@ impl Chats {
             connection: Mutex::new(connection),
         };
         chats.write(|transaction| {
-            transaction.execute(
-                "UPDATE messages SET status = 'interrupted' WHERE status = 'writing'",
-                [],
-            )?;
+            for table in ["messages", "other_versions"] {
+                transaction.execute(
+                    &format!("UPDATE {table} SET status = 'interrupted' WHERE status = 'writing'"),
+                    [],
+                )?;
+            }
             transaction.execute(
                 "DELETE FROM chats WHERE deleted_at < ?1",
                 [now.saturating_sub(KEPT_AFTER_DELETE_MS)],
@@ -260,7 +262,7 @@ impl Chats {
     /// Writes an answer that has ended, and moves its chat to the top.
     pub(crate) fn finish(&self, answer: &Message, now: i64) -> Result<ChatSummary> {
         self.write(|transaction| {
-            transaction.execute(
+            let written = transaction.execute(
                 "UPDATE messages SET text = ?2, status = ?3, model = ?4, stats = ?5, error = ?6, reasoning = ?7, reasoning_ms = ?8
                  WHERE id = ?1",
                 params![
@@ -274,6 +276,10 @@ impl Chats {
                     answer.reasoning_ms,
                 ],
             )?;
+            // Believed to be written, the text would be gone.
+            if written == 0 {
+                return Err(rusqlite::Error::QueryReturnedNoRows);
+            }
             transaction.execute(
                 "UPDATE chats SET updated_at = max(updated_at, ?2) WHERE id = ?1",
                 params![answer.chat_id, now],
@@ -290,13 +296,22 @@ impl Chats {
     /// Lets the disk appear full: the database may not grow any more.
     #[cfg(test)]
     pub(crate) fn pretend_the_disk_is_full(&self, full: bool) {
+        self.pretend_the_disk_has(if full { 0 } else { 1_000_000 });
+    }
+
+    /// Lets the disk appear nearly full: the database may grow by so many pages.
+    #[cfg(test)]
+    pub(crate) fn pretend_the_disk_has(&self, pages: i64) {
         let connection = lock(&self.connection);
-        let pages: i64 = if full { 1 } else { 1_000_000 };
+        let now: i64 = connection
+            .query_row("PRAGMA page_count", [], |row| row.get(0))
+            .unwrap_or_default();
         // SQLite raises a limit below the present size to that size.
-        let _: rusqlite::Result<i64> =
-            connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |row| {
-                row.get(0)
-            });
+        let _: rusqlite::Result<i64> = connection.query_row(
+            &format!("PRAGMA max_page_count = {}", now + pages),
+            [],
+            |row| row.get(0),
+        );
     }
 }
 

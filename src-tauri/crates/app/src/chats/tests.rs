@@ -514,3 +514,36 @@ fn the_work_of_an_import_grows_with_the_file_and_not_with_its_square() {
     let (few, many) = (steps(500), steps(4000));
     assert!(many < 12 * few, "{few} and {many}");
 }
+
+#[test]
+fn whoever_is_marked_as_being_written_at_the_start_was_cut_off_whether_shown_or_not() {
+    let folder = folder();
+    let (chats, _) = Chats::open(folder.path(), 1000).unwrap();
+    let begun = chats
+        .begin(None, &NewMessage::from("x"), None, 1000)
+        .unwrap();
+    chats
+        .save_text(&begun.answer.id, None, "half", Durability::Process)
+        .unwrap();
+    let again = chats
+        .begin_again(&begun.answer.id, fastar_api::Thinking::Off, None, 1000)
+        .unwrap();
+    chats
+        .save_text(&again.answer.id, None, "other", Durability::Process)
+        .unwrap();
+    drop(chats);
+    let (chats, _) = Chats::open(folder.path(), 2000).unwrap();
+    for id in [&begun.answer.id, &again.answer.id] {
+        chats.show_version(id).unwrap();
+        let (_, message, _) = chats.message(id).unwrap();
+        assert_eq!(
+            message.status,
+            MessageStatus::Interrupted,
+            "{}",
+            message.text
+        );
+    }
+    // A text whose row is not where it is to be written is not believed to be saved.
+    chats.show_version(&begun.answer.id).unwrap();
+    assert!(chats.finish(&again.answer, 3000).is_err());
+}

@@ -83,6 +83,14 @@ impl Work {
         self.all().find(|live| live.id == answer_id)
     }
 
+    /// Refuses a change to a chat whose last answer is in memory only: its row must stay where the text is to be written.
+    fn all_saved(&self, chat_id: &str) -> Result<()> {
+        match self.unsaved.iter().find(|(it, _)| it.chat_id == chat_id) {
+            Some((_, why)) => Err(Error::Told(why.clone())),
+            None => Ok(()),
+        }
+    }
+
     fn ahead(&self) -> u32 {
         count(self.running.iter().chain(&self.queue).count())
     }
@@ -202,8 +210,12 @@ impl Generation {
         let chat = shared.chats.chat_of(message_id)?;
         let _none_begins = lock(&shared.beginning);
         shared.save_unsaved();
-        if lock(&shared.work).all().any(|live| live.chat_id == chat) {
-            return Err(Error::Busy);
+        {
+            let work = lock(&shared.work);
+            if work.all().any(|live| live.chat_id == chat) {
+                return Err(Error::Busy);
+            }
+            work.all_saved(&chat)?;
         }
         let chat = change(&shared.chats)?;
         self.chat(&chat)
@@ -278,6 +290,7 @@ impl Generation {
             if work.queue.len() >= MOST_WAITING {
                 return Err(Error::QueueFull);
             }
+            chat_id.map_or(Ok(()), |id| work.all_saved(id))?;
         }
         let begun = rows(&shared.chats, Some(&model))?;
         let mut work = lock(&shared.work);
