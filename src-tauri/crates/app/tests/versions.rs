@@ -189,6 +189,15 @@ fn a_cut_off_answer_is_continued_in_its_place_and_its_numbers_are_summed() {
     let cut = hear(&mut listener).answer().clone();
     assert_eq!(cut.stats.as_ref().unwrap().finish, Finish::Length);
 
+    // The scripted model counts bytes, and five around each turn.
+    let prompt = || {
+        app.message_count(Some(&cut.chat_id), "more")
+            .unwrap()
+            .prompt
+    };
+    let before = prompt();
+    assert_eq!(before, 5 + 11 + 5 + 15 + 5 + 6 + 4);
+
     let mut listener = app.answer_continue(&cut.id).unwrap();
     let (user, answer, after) = started(&mut listener);
     assert_eq!((user, answer.id.as_str()), (None, cut.id.as_str()));
@@ -203,6 +212,7 @@ fn a_cut_off_answer_is_continued_in_its_place_and_its_numbers_are_summed() {
     while next(&mut listener).is_some() {}
     let chat = app.chat_open(&cut.chat_id).unwrap();
     assert_eq!(texts(&chat), ["count", "1 2 3 "]);
+    assert_eq!(prompt(), before + 2);
     let stats = chat.messages[1].stats.clone().unwrap();
     assert_eq!((stats.answer_tokens, stats.decode_ms), (3, 1000.0));
     assert_eq!((stats.first_token_ms, stats.finish), (25.0, Finish::End));

@@ -267,7 +267,7 @@ impl State {
 }
 
 /// Bytes of thoughts and text.
-fn size(answer: &Message) -> usize {
+pub(super) fn size(answer: &Message) -> usize {
     answer.text.len() + answer.reasoning.as_ref().map_or(0, String::len)
 }
 

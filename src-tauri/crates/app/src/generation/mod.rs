@@ -103,8 +103,14 @@ impl Work {
     }
 }
 
-/// What a count of tokens depends on: chat, last message, instructions, thinking, model.
-type Counted = (Option<String>, Option<String>, String, Thinking, u64);
+/// What a count of tokens depends on: chat, last message and its length (an answer may be continued), instructions, thinking, model.
+type Counted = (
+    Option<String>,
+    Option<(String, usize)>,
+    String,
+    Thinking,
+    u64,
+);
 
 /// The timeline of the most recent chat, kept so that its next turn computes only what is new.
 struct Recent {
@@ -239,7 +245,9 @@ impl Generation {
         };
         let key: Counted = (
             chat_id.map(str::to_owned),
-            messages.last().map(|message| message.id.clone()),
+            messages
+                .last()
+                .map(|message| (message.id.clone(), live::size(message))),
             system.clone(),
             message.thinking,
             loaded.number,
