@@ -255,6 +255,38 @@ fn a_continued_answer_that_is_interrupted_keeps_what_it_had() {
 }
 
 #[test]
+fn a_continued_answer_that_was_stopped_or_failed_before_it_went_on_keeps_its_numbers() {
+    let (folder, script) = (folder(), Script::new());
+    let app = script.app(folder.path());
+    let mut listener = app.message_send(None, "count").unwrap();
+    script.say("1 2 ");
+    script.step(Step::Full);
+    let cut = hear(&mut listener).answer().clone();
+    assert_eq!(cut.stats.as_ref().unwrap().answer_tokens, 1);
+    // While it waits for its turn ...
+    let mut other = app.message_send(None, "other").unwrap();
+    script.wait_asked(2);
+    let mut listener = app.answer_continue(&cut.id).unwrap();
+    started(&mut listener);
+    app.generation_stop(&cut.id).unwrap();
+    while next(&mut listener).is_some() {}
+    let now = || app.chat_open(&cut.chat_id).unwrap().messages.remove(1);
+    assert_eq!(now().status, MessageStatus::Stopped);
+    assert_eq!(now().stats, cut.stats);
+    script.step(Step::End);
+    hear(&mut other);
+    // ... and when the engine refuses.
+    let mut listener = app.answer_continue(&cut.id).unwrap();
+    script.step(Step::Fail(fastar_engine::Error::ContextFull {
+        needed: 5000,
+        context: 4096,
+    }));
+    while next(&mut listener).is_some() {}
+    assert_eq!(now().status, MessageStatus::Failed);
+    assert_eq!(now().stats, cut.stats);
+}
+
+#[test]
 fn while_an_answer_is_being_written_the_shown_versions_stay() {
     let (folder, script) = (folder(), Script::new());
     let app = script.app(folder.path());

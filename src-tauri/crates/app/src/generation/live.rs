@@ -234,7 +234,10 @@ impl Live {
         state.ended = true;
         state.note_thought();
         state.answer.status = status;
-        state.answer.stats = stats;
+        // An answer that was to go on and did not keeps the numbers of what there is.
+        if stats.is_some() || !self.continues {
+            state.answer.stats = stats;
+        }
         state.answer.error = error;
         Some(state.answer.clone())
     }

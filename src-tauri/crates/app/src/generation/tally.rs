@@ -78,7 +78,7 @@ fn speed(tokens: f64, seconds: f64) -> Option<f64> {
     (tokens > 0.0 && seconds > 0.0).then(|| tokens / seconds)
 }
 
-/// A continued answer: what both parts cost, and how the later one found and left the context.
+/// A continued answer: what both parts cost, and how the later one left the context.
 pub(super) fn sum(earlier: &AnswerStats, later: AnswerStats) -> AnswerStats {
     let both = |a: Option<f64>, b: Option<f64>| match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
@@ -89,6 +89,9 @@ pub(super) fn sum(earlier: &AnswerStats, later: AnswerStats) -> AnswerStats {
         + f64::from(later.answer_tokens.saturating_sub(1));
     let decode_ms = earlier.decode_ms + later.decode_ms;
     AnswerStats {
+        // As the time: of both prompts.
+        prompt_tokens: earlier.prompt_tokens.saturating_add(later.prompt_tokens),
+        reused_tokens: earlier.reused_tokens.saturating_add(later.reused_tokens),
         answer_tokens: earlier.answer_tokens.saturating_add(later.answer_tokens),
         reasoning_tokens: earlier
             .reasoning_tokens
@@ -126,6 +129,8 @@ mod tests {
         };
         let both = sum(&part(5, 1000.0, Some(3.0)), part(7, 3000.0, Some(4.0)));
         assert_eq!((both.answer_tokens, both.reasoning_tokens), (12, 2));
+        // 12 tokens were read in the 10 ms, of prompts with 20.
+        assert_eq!((both.prompt_tokens, both.reused_tokens), (20, 8));
         assert_eq!((both.first_token_ms, both.prefill_ms), (100.0, 10.0));
         assert_eq!(
             (both.prefill_waited_ms, both.decode_waited_ms),
