@@ -532,6 +532,9 @@ fn after_a_message_that_was_too_long_a_shorter_one_is_answered() {
 
     let short = ["User: hi", "Assistant: hello", "User: short"];
     let asked = script.asked();
+    // What was read of the chat is not read again for that.
+    let timelines: Vec<_> = asked.iter().map(|asked| asked.timeline).collect();
+    assert_eq!(timelines, [timelines[0]; 4]);
     assert_eq!(asked[2].conversation, short);
     assert_eq!(asked[3].conversation, short);
     // The person still sees it.
@@ -545,6 +548,8 @@ fn after_a_message_that_was_too_long_a_shorter_one_is_answered() {
     let mut listener = regenerate(&app, &chat);
     script.step(Step::End);
     hear(&mut listener);
+    // After a mistake of ours it is.
+    assert_ne!(script.asked()[5].timeline, timelines[0]);
     assert_eq!(
         script.asked()[5].conversation,
         [

@@ -13,7 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fastar_api::{
-    AnswerStats, ApiError, Chat, Message, MessageStatus, NewMessage, Role, Thinking, TokenCount,
+    AnswerStats, ApiError, Chat, ErrorCode, Message, MessageStatus, NewMessage, Role, Thinking,
+    TokenCount,
 };
 use fastar_engine::{Conversation, Event, Sampling};
 
@@ -477,7 +478,11 @@ impl Shared {
                 Ok((status, stats)) => self.finish(&live, status, stats, None),
                 Err(error) => {
                     tracing::warn!(answer = %live.id, code = ?error.code, "an answer failed");
-                    recent = None;
+                    // After a refusal or a fault of the disk a timeline is whole, and reading a long chat again takes minutes; after a mistake of
+                    // ours, or numbers that are none, nobody knows.
+                    if error.code == ErrorCode::Internal {
+                        recent = None;
+                    }
                     self.finish(&live, MessageStatus::Failed, None, Some(error));
                 }
             }
