@@ -461,9 +461,9 @@ impl App {
     /// Deletes a chat; an answer being written in it is stopped. It can be restored for seven days.
     pub fn chat_delete(&self, id: &str) -> Result<()> {
         self.0.chats.delete(id, clock::now())?;
-        self.0.generation.stop_chat(id)?;
+        let stopped = self.0.generation.stop_chat(id);
         self.0.generation.forget(id);
-        Ok(())
+        Ok(stopped?)
     }
 
     /// Undoes a deletion.

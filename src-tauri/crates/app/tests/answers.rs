@@ -509,6 +509,30 @@ fn whoever_attaches_while_answers_begin_and_end_hears_the_end() {
 }
 
 #[test]
+fn a_chat_whose_answer_is_just_ending_can_be_deleted() {
+    let (folder, script) = (folder(), Script::new());
+    let app = script.app(folder.path());
+    let mut running = app.message_send(None, "first").unwrap();
+    script.wait_asked(1);
+    for _ in 0..40 {
+        let mut listener = app.message_send(None, "waits").unwrap();
+        let Some(GenerationEvent::Started { chat, answer, .. }) = next(&mut listener) else {
+            panic!()
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                // Where the chat was deleted before, so is the answer.
+                let _ = app.generation_stop(&answer.id);
+            });
+            app.chat_delete(&chat.id).unwrap();
+        });
+    }
+    script.step(Step::End);
+    hear(&mut running);
+    assert_eq!(app.chat_list().unwrap().len(), 1);
+}
+
+#[test]
 fn after_a_message_that_was_too_long_a_shorter_one_is_answered() {
     let (folder, script) = (folder(), Script::new());
     let app = script.app(folder.path());

@@ -376,7 +376,11 @@ impl Generation {
             .all()
             .find(|live| live.chat_id == chat_id)
             .map(|live| live.id.clone());
-        id.map_or(Ok(()), |id| self.stop(&id))
+        match id.map_or(Ok(()), |id| self.stop(&id)) {
+            // It has ended meanwhile, and where its chat is deleted nobody finds it any more.
+            Err(Error::AnswerNotFound) => Ok(()),
+            stopped => stopped,
+        }
     }
 
     /// Whether an answer is being written at this moment.
