@@ -533,6 +533,24 @@ fn words_are_found_in_every_language_version_and_thought() {
         [of("100% of _names_", "0%"), of("100% of _names_", "0%")]
     );
     assert_eq!(found("_n").len(), 2);
+    // Upper and lower case are the same in every script, in titles and for the shortest words too.
+    let uber = send("übrigens", "ЭХ, ÄÖ!");
+    app.chat_rename(&uber.chat_id, "Über Привет").unwrap();
+    let renamed = "Über Привет";
+    for (query, matched) in [
+        ("über", &["Über"][..]),
+        ("ÜBER ПРИВЕТ", &["Über Привет"]),
+        ("привет", &["Привет"]),
+        ("ПР", &["Пр"]),
+        ("ü", &["Ü", "ü"]),
+        ("эх", &["ЭХ"]),
+        ("Эх", &["ЭХ"]),
+        ("äö", &["ÄÖ"]),
+        ("Ö", &["Ö"]),
+    ] {
+        let expected: Vec<_> = matched.iter().map(|matched| of(renamed, matched)).collect();
+        assert_eq!(found(query), expected, "{query}");
+    }
     for nothing in ["fox OR jumps", "NEAR(", "*", "zebra", "", "  ", "text:fox"] {
         assert_eq!(found(nothing), [], "{nothing}");
     }

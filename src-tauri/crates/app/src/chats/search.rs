@@ -4,7 +4,7 @@
 //! spaces too. What is searched for is text, never a query language. One or two characters are looked for in the texts themselves.
 
 use fastar_api::Found;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, params_from_iter};
 
 use super::Chats;
 use super::rows::{CHAT_COLUMNS, from_word, summary};
@@ -40,26 +40,31 @@ impl Chats {
     }
 }
 
+/// Titles are few and short: each is looked at here, because the database's LIKE knows the case of ASCII letters only.
 fn titles(connection: &Connection, query: &str) -> rusqlite::Result<Vec<Found>> {
-    let columns = CHAT_COLUMNS;
-    connection
-        .prepare_cached(&format!(
-            "SELECT {columns} FROM chats WHERE deleted_at IS NULL AND title LIKE ?1 ESCAPE '\\'
-             ORDER BY updated_at DESC, id DESC LIMIT {MOST_FOUND}"
-        ))?
-        .query_map([like(query)], |row| {
-            let chat = summary(row)?;
-            let (before, matched, after) = cut(&chat.title, query).unwrap_or_default();
-            Ok(Found {
-                before,
-                matched,
-                after,
-                chat,
-                message_id: None,
-                role: None,
-            })
-        })?
-        .collect()
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {CHAT_COLUMNS} FROM chats WHERE deleted_at IS NULL ORDER BY updated_at DESC, id DESC"
+    ))?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let chat = summary(row)?;
+        let Some((before, matched, after)) = cut(&chat.title, query) else {
+            continue;
+        };
+        found.push(Found {
+            before,
+            matched,
+            after,
+            chat,
+            message_id: None,
+            role: None,
+        });
+        if found.len() == MOST_FOUND {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 fn messages(
@@ -84,17 +89,20 @@ fn messages(
             of("other_versions")
         )
     };
-    let (sql, value) = if characters < INDEXED_FROM {
-        let sql = both("(m.text LIKE ?1 ESCAPE '\\' OR m.reasoning LIKE ?1 ESCAPE '\\')");
-        (sql, like(query))
+    let (sql, values) = if characters < INDEXED_FROM {
+        let ways: Vec<String> = cases(query).iter().map(|way| like(way)).collect();
+        let condition: Vec<String> = (1..=ways.len())
+            .map(|n| format!("m.text LIKE ?{n} ESCAPE '\\' OR m.reasoning LIKE ?{n} ESCAPE '\\'"))
+            .collect();
+        (both(&format!("({})", condition.join(" OR "))), ways)
     } else {
         let sql = both("m.position IN (SELECT rowid FROM words WHERE words MATCH ?1)");
         // Quoted: whatever stands in it is text.
-        (sql, format!("\"{}\"", query.replace('"', "\"\"")))
+        (sql, vec![format!("\"{}\"", query.replace('"', "\"\""))])
     };
     connection
         .prepare_cached(&sql)?
-        .query_map(params![value], |row| found(row, query))?
+        .query_map(params_from_iter(values), |row| found(row, query))?
         .collect()
 }
 
@@ -112,6 +120,24 @@ fn found(row: &Row<'_>, query: &str) -> rusqlite::Result<Found> {
         matched,
         after,
     })
+}
+
+/// The ways to write one or two characters in lower and upper case. LIKE sees to ASCII letters itself.
+fn cases(query: &str) -> Vec<String> {
+    let mut ways = vec![String::new()];
+    for c in query.chars() {
+        let mut of_one = vec![c.to_string()];
+        if !c.is_ascii() {
+            of_one.extend([c.to_lowercase().collect(), c.to_uppercase().collect()]);
+            of_one.sort();
+            of_one.dedup();
+        }
+        ways = ways
+            .iter()
+            .flat_map(|before| of_one.iter().map(move |one| format!("{before}{one}")))
+            .collect();
+    }
+    ways
 }
 
 fn like(query: &str) -> String {
