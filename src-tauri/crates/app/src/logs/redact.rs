@@ -2,17 +2,24 @@
 //! forgotten would be copied into a bug report.
 
 const STARS: &str = "***";
-/// Words that a secret follows, as `token=…`, `"key": "…"` or `Authorization: Bearer …`.
-const NAMES: [&str; 8] = [
+/// How words end that a secret follows, as `token=…`, `"key": "…"` or `Authorization: Bearer …`.
+const NAMES: [&str; 13] = [
     "token",
     "key",
     "password",
     "passwd",
+    "passphrase",
+    "pwd",
+    "pass",
     "secret",
-    "authorization",
-    "cookie",
-    "bearer",
+    "signature",
+    "sig",
+    "credential",
+    "credentials",
+    "auth",
 ];
+/// Names of headers: the whole line after them is theirs.
+const HEADERS: [&str; 2] = ["authorization", "cookie"];
 /// How tokens begin that are known by themselves.
 const BEGINNINGS: [&str; 4] = ["hf_", "sk-", "ghp_", "xoxb-"];
 
@@ -20,8 +27,6 @@ const BEGINNINGS: [&str; 4] = ["hf_", "sk-", "ghp_", "xoxb-"];
 pub(crate) fn redact(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
-    // Set while the next word is the value of a name.
-    let mut value = false;
     while let Some(first) = rest.chars().next() {
         let is_word =
             |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '/' | '~');
@@ -29,35 +34,92 @@ pub(crate) fn redact(line: &str) -> String {
             if let Some(after) = rest.strip_prefix("://") {
                 out.push_str("://");
                 rest = without_password(after, &mut out);
-                value = false;
                 continue;
             }
             out.push(first);
             rest = &rest[first.len_utf8()..];
-            // What stands between a name and its value; anything else ends the wait.
-            value = value && matches!(first, '=' | ':' | ' ' | '"' | '\'' | '(');
             continue;
         }
         let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        let lower = word.to_lowercase();
-        let is_name = NAMES.iter().any(|name| lower.ends_with(name));
+        rest = after;
         let known = BEGINNINGS
             .iter()
             .any(|b| word.starts_with(b) && word.len() > b.len() + 7);
-        let assigned = after
-            .trim_start_matches(['"', '\'', ' '])
-            .starts_with([':', '=']);
-        if known || (value && !is_name) {
+        if known {
             out.push_str(STARS);
-            value = false;
-        } else {
-            out.push_str(word);
-            value = is_name && (assigned || lower == "bearer" || value);
+            continue;
         }
-        rest = after;
+        out.push_str(word);
+        let lower = word.to_lowercase();
+        let header = HEADERS.iter().any(|name| lower.ends_with(name));
+        if header || NAMES.iter().any(|name| lower.ends_with(name)) {
+            rest = without_value(rest, header, &mut out);
+        } else if lower == "bearer" {
+            rest = without_bearer(rest, &mut out);
+        }
     }
     out
+}
+
+/// What follows a name: copies what stands between it and its value, and stars for the value; what follows is returned. A value ends at its
+/// closing quote, and without quotes at white space or a comma; that of a header at the end of the line.
+fn without_value<'a>(after: &'a str, header: bool, out: &mut String) -> &'a str {
+    let assignment = after.trim_start_matches(['"', '\'', '\\', ' ']);
+    if !assignment.starts_with([':', '=']) || assignment.starts_with("://") {
+        return after;
+    }
+    let value = assignment.trim_start_matches([':', '=', '>', ' ', '\\', '(']);
+    let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+    let value = &value[quote.map_or(0, char::len_utf8)..];
+    let between = &after[..after.len() - value.len()];
+    out.push_str(between);
+    let value = match value.get(..7) {
+        Some(bearer) if header && bearer.eq_ignore_ascii_case("bearer ") => {
+            out.push_str(bearer);
+            &value[7..]
+        }
+        _ => value,
+    };
+    let end = match quote {
+        Some(quote) => closing(value, quote, between.contains('\\')),
+        None if header => value.find(['\n', '\r']),
+        None => value.find(|c: char| c.is_whitespace() || c == ','),
+    };
+    let end = end.unwrap_or(value.len());
+    // What opens a list or an object is no value: names in it have their own.
+    if end > 0 && !value.starts_with(['{', '[']) {
+        out.push_str(STARS);
+        return &value[end..];
+    }
+    value
+}
+
+/// Where a quoted value ends. Inside of a text that is quoted itself, every quote has a backslash before it.
+fn closing(value: &str, quote: char, inside: bool) -> Option<usize> {
+    let mut escaped = false;
+    for (at, c) in value.char_indices() {
+        match c {
+            '\\' if !inside => escaped = !escaped,
+            c if c == quote && !escaped => return Some(at),
+            _ => escaped = false,
+        }
+    }
+    None
+}
+
+/// What follows the word "Bearer" without a name before it.
+fn without_bearer<'a>(after: &'a str, out: &mut String) -> &'a str {
+    let value = after.trim_start_matches(' ');
+    out.push_str(&after[..after.len() - value.len()]);
+    let end = value
+        .find(|c: char| c.is_whitespace() || matches!(c, ',' | '"' | '\''))
+        .unwrap_or(value.len());
+    if value.len() < after.len() && end > 0 {
+        out.push_str(STARS);
+        return &value[end..];
+    }
+    value
 }
 
 /// Copies an address up to its host, with stars for a name and password; what follows is returned.
@@ -108,6 +170,40 @@ mod tests {
                 "key sentence without a value",
             ),
             ("sk-0123456789abcdef", "***"),
+            ("password=p@ss!word next", "password=*** next"),
+            ("password=@begins-with-a-sign", "password=***"),
+            ("token=abc%2Fdef, n=1", "token=***, n=1"),
+            (
+                "api_key: \"two words & a sign\" n=1",
+                "api_key: \"***\" n=1",
+            ),
+            (r#"password="with \" a quote" n=1"#, r#"password="***" n=1"#),
+            ("password='never closed, and more", "password='***"),
+            (
+                r#"body="{\"token\": \"a b\", \"n\": 1}""#,
+                r#"body="{\"token\": \"***", \"n\": 1}""#,
+            ),
+            ("pwd=x PASSPHRASE=y", "pwd=*** PASSPHRASE=***"),
+            (
+                "https://cdn.example/x?Expires=1&Signature=Ab~c_&Key-Pair-Id=K next",
+                "https://cdn.example/x?Expires=1&Signature=*** next",
+            ),
+            (
+                "GET /x?X-Amz-Credential=AKIA/1&X-Amz-Signature=0f sent",
+                "GET /x?X-Amz-Credential=*** sent",
+            ),
+            ("Authorization: Basic bWU6cGFzcw==", "Authorization: ***"),
+            ("cookie: a=b; session=c d", "cookie: ***"),
+            (
+                r#"{"authorization": "Bearer abc", "n": 1}"#,
+                r#"{"authorization": "Bearer ***", "n": 1}"#,
+            ),
+            ("sent Bearer abc/def= to it", "sent Bearer *** to it"),
+            ("tokens: {\"key\": [\"a\"]}", "tokens: {\"key\": [\"a\"]}"),
+            ("the key: https://example.org/x y", "the key: *** y"),
+            ("secret://example.org/x", "secret://example.org/x"),
+            ("password=", "password="),
+            ("password=\"\"", "password=\"\""),
             (
                 "umlauts äöü 中文 🙂 token=ü",
                 "umlauts äöü 中文 🙂 token=***",
