@@ -1,5 +1,7 @@
 //! Which addresses of a model's answer may leave the app. Opening them is the face's work.
 
+use std::borrow::Cow;
+
 use url::Url;
 
 use crate::error::{Error, Result};
@@ -7,7 +9,10 @@ use crate::error::{Error, Result};
 /// Longest address that is opened, in bytes.
 pub const MAX_LINK_BYTES: usize = 2000;
 
-/// Checks an address that a person clicked: `http`, `https` or `mailto`, no user name or password, no control or
+/// What a link may fill in of a mail. Some programs take files from `attach`, whoever's they are (CVE-2020-11879).
+const MAIL_FIELDS: [&str; 3] = ["subject", "body", "cc"];
+
+/// Checks an address that a person clicked: `http`, `https` or `mailto`, no user name or password, no file for a mail, no control or
 /// direction-changing characters, shorter than [`MAX_LINK_BYTES`]. The result is the address as it will be opened.
 pub(crate) fn check(link: &str) -> Result<Url> {
     let refuse = |why: &str| {
@@ -36,7 +41,18 @@ pub(crate) fn check(link: &str) -> Result<Url> {
                 return refuse("it names no host");
             }
         }
-        "mailto" => {}
+        "mailto" => {
+            let harmless = |(name, _): (Cow<'_, str>, Cow<'_, str>)| {
+                MAIL_FIELDS
+                    .iter()
+                    .any(|field| name.eq_ignore_ascii_case(field))
+            };
+            if !url.query_pairs().all(harmless) {
+                return refuse(
+                    "it asks the mail program for more than receivers, a subject and a text",
+                );
+            }
+        }
         scheme => {
             // The scheme is ASCII by the parser's promise; cut, because it may be as long as the link.
             let scheme: String = scheme.chars().take(20).collect();
@@ -68,6 +84,7 @@ mod tests {
             "https://example.org/%E2%80%AE",
             "https://bücher.example/",
             "mailto:someone@example.org",
+            "mailto:someone@example.org?Subject=Hi&body=two%0Alines&cc=a@b.example",
             "HTTPS://EXAMPLE.ORG",
         ] {
             assert!(check(link).is_ok(), "{link}");
@@ -97,6 +114,15 @@ mod tests {
             ("https://user@example.org", "user name"),
             ("https://user:word@example.org", "user name"),
             ("https://good.example%2f@evil.example/", "user name"),
+            (
+                "mailto:x@example.org?attach=/home/me/.ssh/id_rsa",
+                "mail program",
+            ),
+            ("mailto:x?subject=a&ATTACHMENT=b", "mail program"),
+            ("mailto:x?subject=a&%61ttach=b", "mail program"),
+            ("mailto:?to=x@example.org", "mail program"),
+            ("mailto:x?bcc=spy@example.org", "mail program"),
+            ("mailto:x?in-reply-to=1", "mail program"),
             ("example.org", "whole web address"),
             ("//example.org", "whole web address"),
             ("", "whole web address"),

@@ -2,6 +2,8 @@
 
 const SCHEMES: ReadonlySet<string> = new Set(['http:', 'https:', 'mailto:']);
 const MAX_ADDRESS = 2000;
+/** What a link may fill in of a mail. Some programs take files from `attach`, whoever's they are. */
+const MAIL_FIELDS: ReadonlySet<string> = new Set(['subject', 'body', 'cc']);
 
 /**
  * The address in the form that will be opened, or null when it must not be offered. `new URL` resolves the tricks
@@ -19,6 +21,11 @@ export function safeAddress(raw: string): string | null {
   if (!SCHEMES.has(url.protocol)) return null;
   if (url.username !== '' || url.password !== '') return null;
   if (url.protocol !== 'mailto:' && url.hostname === '') return null;
+  if (
+    url.protocol === 'mailto:' &&
+    ![...url.searchParams.keys()].every((f) => MAIL_FIELDS.has(f.toLowerCase()))
+  )
+    return null;
   return url.href.length > MAX_ADDRESS ? null : url.href;
 }
 
@@ -37,9 +44,12 @@ export function destination(href: string): { mail: boolean; where: string } {
   return { mail: false, where: url.host };
 }
 
+/** The text without its escapes, unless these hide or turn something. */
 function decodeOr(text: string): string {
   try {
-    return decodeURIComponent(text);
+    const decoded = decodeURIComponent(text);
+    // eslint-disable-next-line no-control-regex
+    return hasDirectionMarks(decoded) || /[\p{C}\p{Z}]/u.test(decoded) ? text : decoded;
   } catch {
     return text;
   }

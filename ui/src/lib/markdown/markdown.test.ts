@@ -2,7 +2,7 @@
 import { cleanup, fireEvent, render } from '@testing-library/svelte';
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { hostile } from '../backend/fake-scenarios';
-import { hasDirectionMarks, safeAddress } from './address';
+import { destination, hasDirectionMarks, safeAddress } from './address';
 import { GrowingMarkdown } from './growing';
 import { highlight, languageName } from './highlight';
 import MarkdownInTest from './MarkdownInTest.svelte';
@@ -76,12 +76,28 @@ describe('addresses a model may offer', () => {
     'example.org',
     '#fragment',
     '',
+    'mailto:x@example.org?attach=/home/me/.ssh/id_rsa',
+    'mailto:x@example.org?subject=a&ATTACHMENT=b',
+    'mailto:x@example.org?subject=a&%61ttach=b',
+    'mailto:?to=x@example.org',
+    'mailto:x@example.org?bcc=spy@example.org',
     'https://user:secret@example.org/',
     'https://user@example.org/',
     'https://',
     'https://example.org/\u202egpj.exe',
     `https://example.org/${'a'.repeat(2000)}`,
   ])('%j is not', (raw) => expect(safeAddress(raw)).toBeNull());
+
+  it.each([
+    ['mailto:a%2Bb@example.org?subject=x', 'a+b@example.org'],
+    ['mailto:me@example.org%E2%80%AEgro.live@', 'me@example.org%E2%80%AEgro.live@'],
+    ['mailto:a%E2%80%8B@example.org', 'a%E2%80%8B@example.org'],
+    ['mailto:a%0Ab@example.org', 'a%0Ab@example.org'],
+    ['mailto:a%20b@example.org', 'a%20b@example.org'],
+    ['mailto:%ff@example.org', '%ff@example.org'],
+    ['mailto:%E4%BF%AE@example.org', '修@example.org'],
+    ['https://example.org:81/x', 'example.org:81'],
+  ])('%s leads to %s', (href, where) => expect(destination(href).where).toBe(where));
 });
 
 describe('a hostile answer', () => {
