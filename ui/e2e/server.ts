@@ -21,26 +21,38 @@ export class Server {
   private process: ChildProcess | null = null;
   private said = '';
 
-  /** `environment` is what this one has of its own. */
-  constructor(private readonly environment: Record<string, string> = {}) {}
+  /** `environment` is what this one has of its own; without `withKey` it asks for none. */
+  constructor(
+    private readonly environment: Record<string, string> = {},
+    private readonly withKey = false,
+  ) {}
 
   get address(): string {
     return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** The address as it was printed, with the key. */
+  get printed(): string {
+    return /http:\/\/\S+/.exec(this.said)?.[0] ?? '';
   }
 
   async start(): Promise<void> {
     const program = process.env.FASTAR_BIN;
     if (!program) throw new Error('FASTAR_BIN must name the built `fastar` program.');
     this.port ||= await freePort();
-    const child = spawn(program, ['serve', '--port', String(this.port)], {
-      env: {
-        ...process.env,
-        FASTAR_DATA_DIR: this.folder,
-        FASTAR_TEMPERATURE: '0',
-        ...this.environment,
+    const child = spawn(
+      program,
+      ['serve', '--port', String(this.port), ...(this.withKey ? [] : ['--no-key'])],
+      {
+        env: {
+          ...process.env,
+          FASTAR_DATA_DIR: this.folder,
+          FASTAR_TEMPERATURE: '0',
+          ...this.environment,
+        },
+        stdio: ['ignore', 'pipe', 'pipe'],
       },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    );
     this.process = child;
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (chunk: Buffer) => (this.said = (this.said + chunk.toString()).slice(-4000)));

@@ -3,6 +3,7 @@
 //! [`App`] has one method per command of the contract ([`fastar_api`]); the desktop shell and the server call them and add nothing.
 //! Methods may wait for the disk, so a face calls them away from its own event loop.
 
+mod access;
 mod attachments;
 mod chats;
 mod clock;

@@ -145,6 +145,9 @@ pub struct ServeOptions {
     /// Most memory for experts: 8G, 500MB, 1.5GiB or bytes; what the settings say, or what this process may use, when not given
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub cache: Option<u64>,
+    /// Ask for no key: every account of this computer can then read and change your chats
+    #[arg(long)]
+    pub no_key: bool,
 }
 
 #[derive(Args, Debug)]
@@ -442,6 +445,7 @@ impl Arguments {
                 model_dir: flat.model_dir,
                 temp: flat.temp,
                 cache: flat.cache,
+                no_key: false,
             }));
         }
         let model = ModelOptions {

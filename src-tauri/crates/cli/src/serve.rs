@@ -1,4 +1,4 @@
-//! `fastar serve`: the web interface on this computer.
+//! `fastar serve`: the web interface on this computer, for who has the address with the key.
 
 use std::sync::Arc;
 
@@ -34,11 +34,18 @@ pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
         if let Some(notice) = app.app_info().notice {
             terminal::note(&format!("fastar: {notice}"));
         }
+        let key = match options.no_key {
+            true => None,
+            false => Some(app.server_key().map_err(sentence)?),
+        };
+        // Behind the #: a browser sends that to nobody, and the page takes it out of its address.
+        let fragment = key.as_ref().map(|key| format!("#key={key}"));
         Answers::new().write(&format!(
-            "FaStar is at http://{}/ (Ctrl+C ends it)\n",
-            bound.address()
+            "FaStar is at http://{}/{} (Ctrl+C ends it)\n",
+            bound.address(),
+            fragment.unwrap_or_default()
         ))?;
-        bound.serve(app, fastar_server::asked_to_end()).await?;
+        bound.serve(app, key, fastar_server::asked_to_end()).await?;
         Ok(())
     })
 }

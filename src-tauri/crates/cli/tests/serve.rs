@@ -139,3 +139,32 @@ fn a_temperature_in_the_environment_that_is_none_is_named() {
         "{error}"
     );
 }
+
+/// What a command answers: its status line.
+fn post(server: &Server, more: &str) -> String {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(
+        stream,
+        "POST /api/chat_list HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n{more}\r\n{{}}",
+        server.address
+    )
+    .unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    let response = String::from_utf8_lossy(&response).into_owned();
+    response.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn chats_are_for_who_has_the_printed_address() {
+    let server = serve(&["serve", "--port", "0"]);
+    let key = server.key.clone().unwrap();
+    assert_eq!(key.len(), 64);
+    assert!(post(&server, "").contains(" 401 "));
+    let with_key = format!("Authorization: Bearer {key}\r\n");
+    assert!(post(&server, &with_key).contains(" 200 "));
+
+    let open = serve(&["serve", "--port", "0", "--no-key"]);
+    assert_eq!(open.key, None);
+    assert!(post(&open, "").contains(" 200 "));
+}

@@ -6,7 +6,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use common::{fed, reference, run, serve, text};
+use common::{Server, fed, reference, run, serve, text};
 use fastar_testkit::Chain;
 
 const TEXT: &str = "修复🙂é";
@@ -36,12 +36,13 @@ fn on_stdout() {
 }
 
 /// The text of the answer to a new chat's first message: as it came in pieces, and as the last event has it.
-fn ask(address: &str, message: &str) -> (String, String) {
+fn ask(server: &Server, message: &str) -> (String, String) {
+    let (address, key) = (&server.address, server.key.as_ref().unwrap());
     let body = serde_json::json!({"chat_id": null, "message": {"text": message}}).to_string();
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
-        "POST /api/message_send HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "POST /api/message_send HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAuthorization: Bearer {key}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )
     .unwrap();
@@ -67,7 +68,7 @@ fn ask(address: &str, message: &str) -> (String, String) {
 fn in_the_stream_of_the_server() {
     let model = model();
     let server = serve(&["serve", "--port", "0", "--model", text(&model.path())]);
-    let (said, finished) = ask(&server.address, "?");
+    let (said, finished) = ask(&server, "?");
     assert_eq!((said.as_str(), finished.as_str()), (TEXT, TEXT));
 }
 
@@ -78,9 +79,9 @@ fn sixteen_clients_at_once_each_get_the_answer_they_would_get_alone() {
     std::thread::scope(|scope| {
         for i in 0..16 {
             let (prompt, answer) = &expected[i % 8];
-            let address = &server.address;
+            let server = &server;
             scope.spawn(move || {
-                let (said, finished) = ask(address, prompt);
+                let (said, finished) = ask(server, prompt);
                 assert_eq!((&said, &finished), (answer, answer), "{prompt}");
             });
         }

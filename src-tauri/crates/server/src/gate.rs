@@ -1,19 +1,41 @@
-//! Who may talk to the server: only pages that it served itself, and programs on this computer.
+//! Who may talk to the server: only pages that it served itself, and programs of the person on this computer.
 //!
 //! A web page in the person's browser can send requests to 127.0.0.1. The `Host` check stops names that were rebound to it, the
-//! `Origin` check stops other pages, and the content type that commands require cannot be sent by a plain form.
+//! `Origin` check stops other pages, and the content type that commands require cannot be sent by a plain form. Other accounts of the
+//! computer can send whatever they like; they do not have the key. The interface itself holds nothing of the person and needs none.
 
+use std::sync::Arc;
+
+use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use fastar_api::{ApiError, ErrorCode};
 
 use crate::api::refusal;
 use crate::ui::CONTENT_SECURITY_POLICY;
 
+/// What is asked of every request.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    port: u16,
+    key: Option<Arc<str>>,
+}
+
+impl Gate {
+    pub(crate) fn new(port: u16, key: Option<String>) -> Self {
+        Self {
+            port,
+            key: key.map(Arc::from),
+        }
+    }
+}
+
 /// Checks every request and puts the security headers on every response.
-pub(crate) async fn check(State(port): State<u16>, request: Request, next: Next) -> Response {
-    let mut response = match problem(&request, port) {
+pub(crate) async fn check(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let problem = problem(&request, gate.port).or_else(|| no_key(&request, gate.key.as_deref()));
+    let mut response = match problem {
         Some(response) => response,
         None => next.run(request).await,
     };
@@ -83,6 +105,39 @@ fn problem(request: &Request, port: u16) -> Option<Response> {
         }
     }
     None
+}
+
+/// The refusal of a command without the key.
+fn no_key(request: &Request, key: Option<&str>) -> Option<Response> {
+    let key = key?;
+    let path = request.uri().path();
+    if path != "/api" && !path.starts_with("/api/") {
+        return None;
+    }
+    let given = only(request.headers(), header::AUTHORIZATION)
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map_or("", |(_, given)| given.trim());
+    if is_same(given, key) {
+        return None;
+    }
+    let error = ApiError {
+        code: ErrorCode::NoAccess,
+        message: "This page does not have the key of FaStar.".to_owned(),
+        hint: Some("Open the whole address that fastar serve printed when it started.".to_owned()),
+        details: None,
+    };
+    let headers = [(header::WWW_AUTHENTICATE, "Bearer")];
+    Some((StatusCode::UNAUTHORIZED, headers, Json(error)).into_response())
+}
+
+/// Compares in a time that says nothing of where the two differ.
+fn is_same(given: &str, key: &str) -> bool {
+    let differ = given
+        .bytes()
+        .zip(key.bytes())
+        .fold(0, |differ, (a, b)| differ | (a ^ b));
+    given.len() == key.len() && std::hint::black_box(differ) == 0
 }
 
 fn only(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {

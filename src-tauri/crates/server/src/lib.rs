@@ -86,11 +86,12 @@ impl Bound {
         self.address
     }
 
-    /// Answers requests until `until` completes. Then answers being written are stopped and saved, their listeners hear of it,
+    /// Answers requests until `until` completes; commands need `key`, when there is one, as `Authorization: Bearer KEY`. Then answers being written are stopped and saved, their listeners hear of it,
     /// and connections are closed.
     pub async fn serve(
         self,
         app: App,
+        key: Option<String>,
         until: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), Error> {
         let port = self.address.port();
@@ -100,7 +101,10 @@ impl Bound {
             .route("/api", any(api::unknown))
             .route("/api/", any(api::unknown))
             .fallback_service(get(ui::file))
-            .layer(middleware::from_fn_with_state(port, gate::check))
+            .layer(middleware::from_fn_with_state(
+                gate::Gate::new(port, key),
+                gate::check,
+            ))
             .with_state(app.clone());
         let (ended, after_end) = oneshot::channel();
         let serving = axum::serve(self.listener, router).with_graceful_shutdown(async move {

@@ -33,10 +33,14 @@ struct Running {
 
 impl Running {
     fn new() -> Self {
-        Self::with_workshop(None)
+        Self::start(None, None)
     }
 
     fn with_workshop(workshop: Option<Arc<dyn Workshop>>) -> Self {
+        Self::start(workshop, None)
+    }
+
+    fn start(workshop: Option<Arc<dyn Workshop>>, key: Option<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let script = Script::new();
         let app = App::open(Options {
@@ -59,7 +63,7 @@ impl Running {
                 let until = async {
                     let _ = stopped.await;
                 };
-                bound.serve(served, until).await.unwrap();
+                bound.serve(served, key, until).await.unwrap();
             });
         });
         let address = address.recv().unwrap();
@@ -1041,4 +1045,70 @@ fn at_the_end_running_answers_are_saved_and_their_streams_closed_even_when_a_cli
         (5_000_000, MessageStatus::Interrupted)
     );
     assert!(TcpStream::connect(server.address).is_err());
+}
+
+#[test]
+fn without_the_key_no_command_is_run_and_the_page_says_what_to_do() {
+    let key = "0123456789abcdef".repeat(4);
+    let running = Running::start(None, Some(key.clone()));
+    let with = |command: &str, more: &str| {
+        let headers = format!(
+            "Host: {}\r\nContent-Type: application/json\r\n{more}",
+            running.address
+        );
+        let chat = json!({"chat_id": null, "message": {"text": "from another account"}});
+        let arguments = match command {
+            "message_send" => chat.to_string(),
+            _ => "{}".to_owned(),
+        };
+        running.post_with(&format!("/api/{command}"), &headers, &arguments)
+    };
+    let wrong = [
+        String::new(),
+        "Authorization: Bearer\r\n".into(),
+        "Authorization: Bearer \r\n".into(),
+        format!("Authorization: {key}\r\n"),
+        format!("Authorization: Basic {key}\r\n"),
+        format!("Authorization: Bearer {}\r\n", &key[1..]),
+        format!("Authorization: Bearer {key}0\r\n"),
+        format!("Authorization: Bearer {}\r\n", key.replace('f', "e")),
+        format!("Authorization: Bearer {key}\r\nAuthorization: Bearer {key}\r\n"),
+        format!("Cookie: key={key}\r\n"),
+    ];
+    for more in &wrong {
+        let refused = with("message_send", more);
+        assert_eq!(refused.status, 401, "{more}");
+        let error: Value = refused.json();
+        assert_eq!(error["code"], "no_access", "{more}");
+        let hint = error["hint"].as_str().unwrap();
+        assert!(hint.contains("fastar serve"), "{hint}");
+    }
+    for command in fastar_server::COMMANDS.iter().chain(&["nonsense"]) {
+        assert_eq!(with(command, "").status, 401, "{command}");
+    }
+    // In the address it counts nothing: addresses are kept in many places.
+    let host = format!(
+        "Host: {}\r\nContent-Type: application/json\r\n",
+        running.address
+    );
+    let in_address = running.post_with(&format!("/api/chat_list?key={key}"), &host, "{}");
+    assert_eq!(in_address.status, 401);
+    assert_eq!(running.app.chat_list().unwrap(), []);
+
+    // The interface has nothing of the person in it, and must be there to take the key.
+    assert_eq!(running.get("/").status, 200);
+    assert_eq!(running.get("/health").status, 200);
+    for scheme in ["Bearer", "bearer"] {
+        let answered = with("chat_list", &format!("Authorization: {scheme} {key}\r\n"));
+        assert_eq!(
+            (answered.status, answered.body.as_slice()),
+            (200, &b"[]"[..])
+        );
+    }
+    // Another page does not become one of ours with it.
+    let foreign = with(
+        "chat_list",
+        &format!("Authorization: Bearer {key}\r\nOrigin: http://evil.example\r\n"),
+    );
+    assert_eq!(foreign.status, 403);
 }

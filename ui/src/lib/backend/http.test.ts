@@ -40,12 +40,15 @@ function stream(...events: GenerationEvent[]): Reply {
     });
 }
 
-function setUp(replies: Record<string, Reply[]>) {
+function setUp(replies: Record<string, Reply[]>, key: string | null = null) {
+  const sent: RequestInit[] = [];
   const asked: [string, unknown][] = [];
   const waits: number[] = [];
   const opened: string[] = [];
   const backend = http({
+    key: () => key,
     fetch: async (input, init) => {
+      sent.push(init ?? {});
       const name = String(input).replace('/api/', '');
       asked.push([name, JSON.parse(String(init?.body))]);
       const reply = replies[name]?.shift();
@@ -63,7 +66,7 @@ function setUp(replies: Record<string, Reply[]>) {
   });
   const connection: boolean[] = [];
   backend.onConnection((connected) => connection.push(connected));
-  return { backend, asked, waits, opened, connection };
+  return { backend, asked, sent, waits, opened, connection };
 }
 
 const json = (value: unknown, status = 200): Reply => {
@@ -175,5 +178,30 @@ describe('the browser’s way to the server', () => {
     await backend.linkOpen('https://example.org/');
     expect(opened).toEqual(['https://example.org/']);
     expect(asked).toEqual([]);
+  });
+
+  it('gives the key with every question, streams too, and none where there is none', async () => {
+    for (const key of [null, 'k']) {
+      const { backend, sent } = setUp(
+        {
+          chat_list: [json([])],
+          message_send: [stream(started(''))],
+          generation_attach: [stream(started('Hi'), finished)],
+        },
+        key,
+      );
+      await backend.chatList();
+      await listen((onEvent) => backend.messageSend(null, hello, onEvent));
+      const headers = sent.map((init) => new Headers(init.headers).get('authorization'));
+      const expected = key === null ? null : 'Bearer k';
+      expect(headers).toEqual([expected, expected, expected]);
+    }
+  });
+
+  it('takes a refused key for a refusal, and not for a server that is away', async () => {
+    const refusal = { code: 'no_access', message: 'No key.', hint: 'Open the address.', details: null };
+    const { backend, connection } = setUp({ app_info: [json(refusal, 401)] });
+    await expect(backend.appInfo()).rejects.toMatchObject({ api: refusal });
+    expect(connection).toEqual([]);
   });
 });

@@ -25,11 +25,14 @@ import type {
 } from '../api/types';
 import { strings } from '../strings';
 import { type Backend, BackendError, type OnEvent, toBackendError, Unreachable } from './backend';
+import { keyOfPage } from './key';
 import { pickFiles, readTexts, saveFile } from './files';
 import { EventStreamParser } from './sse';
 
 export interface HttpOptions {
   fetch: typeof fetch;
+  /** The key of the server; null when it was started without one, or this page has none. */
+  key: () => string | null;
   /** Waits; a parameter so that tests need no clock. */
   sleep: (ms: number) => Promise<void>;
   openWindow: (url: string) => void;
@@ -69,11 +72,15 @@ export function http(options: HttpOptions): Backend {
   }
 
   async function post(name: string, args: unknown, signal?: AbortSignal): Promise<Response> {
+    const key = options.key();
     let response: Response;
     try {
       response = await options.fetch(`/api/${name}`, {
         method: 'POST',
-        headers: { 'content-type': 'application/json' },
+        headers: {
+          'content-type': 'application/json',
+          ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+        },
         body: JSON.stringify(args),
         cache: 'no-store',
         ...(signal ? { signal } : {}),
@@ -252,6 +259,7 @@ export function http(options: HttpOptions): Backend {
 export function browserHttp(): Backend {
   return http({
     fetch: (input, init) => fetch(input, init),
+    key: keyOfPage(),
     sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
     openWindow: (url) => void window.open(url, '_blank', 'noopener,noreferrer'),
     saveFile,

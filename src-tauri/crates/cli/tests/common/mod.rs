@@ -140,6 +140,8 @@ pub struct Server {
     pub child: Child,
     pub address: String,
     err: BufReader<ChildStderr>,
+    /// What commands need; none with `--no-key`.
+    pub key: Option<String>,
     _data: tempfile::TempDir,
 }
 
@@ -186,10 +188,16 @@ pub fn serve_in(data: tempfile::TempDir, arguments: &[&str]) -> Server {
         .unwrap_or_else(|| panic!("no address in {line:?}"))
         .trim()
         .to_owned();
+    let key = line
+        .split("/#key=")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next())
+        .map(str::to_owned);
     Server {
         child,
         address,
         err,
+        key,
         _data: data,
     }
 }
