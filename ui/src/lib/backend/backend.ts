@@ -119,6 +119,8 @@ export interface Backend {
   diagnostics(): Promise<string>;
   /** Opens an address outside the app, after the person has agreed to it. */
   linkOpen(url: string): Promise<void>;
+  /** The chat that is looked at: its answer is to be heard as it is written, those of others may come in pieces, and their ends a little late. */
+  attend?(chatId: string | null): void;
   /** Calls back when the app stops answering and when it answers again. A desktop window never hears it. */
   onConnection(listener: (connected: boolean) => void): void;
 }

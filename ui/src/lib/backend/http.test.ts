@@ -205,3 +205,113 @@ describe('the browser’s way to the server', () => {
     expect(connection).toEqual([]);
   });
 });
+
+/** A server that writes answers for ever, until the test ends them; and how many of its streams are open. */
+class Slow {
+  open = 0;
+  most = 0;
+  sent = 0;
+  private ended = new Set<string>();
+  private texts = new Map<string, string>();
+  private streams = new Map<string, Set<(event: GenerationEvent) => void>>();
+  readonly backend = http({
+    key: () => null,
+    sleep: () => new Promise((resolve) => setTimeout(resolve, 5)),
+    openWindow: () => {},
+    saveFile: () => {},
+    pickFiles: async () => [],
+    stallMs: 60_000,
+    fetch: async (input, init) => {
+      const args = JSON.parse(String(init?.body)) as { answer_id?: string };
+      if (String(input) === '/api/chat_list') return new Response('[]');
+      const id = args.answer_id ?? `answer-${(this.sent += 1)}`;
+      return this.stream(id, init?.signal ?? undefined);
+    },
+  });
+
+  private event(type: 'started' | 'finished', id: string): GenerationEvent {
+    const of = { ...chat, id: id.replace('answer', 'chat') };
+    const status = this.ended.has(id) ? 'done' : 'writing';
+    const row = { ...answer(this.texts.get(id) ?? '', status), id, chat_id: of.id };
+    return type === 'started'
+      ? { type, chat: of, user: null, after: null, answer: row }
+      : { type, chat: of, answer: row };
+  }
+
+  private stream(id: string, signal: AbortSignal | undefined): Response {
+    const all = this.streams.get(id) ?? new Set();
+    this.streams.set(id, all);
+    let closed = false;
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        this.open += 1;
+        this.most = Math.max(this.most, this.open);
+        const end = () => {
+          if (closed) return;
+          closed = true;
+          this.open -= 1;
+          all.delete(tell);
+        };
+        const tell = (event: GenerationEvent) => {
+          controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(event)}\n\n`));
+          if (event.type !== 'finished') return;
+          end();
+          controller.close();
+        };
+        signal?.addEventListener('abort', () => {
+          if (closed) return;
+          end();
+          controller.error(new DOMException('aborted', 'AbortError'));
+        });
+        all.add(tell);
+        tell(this.event('started', id));
+        if (this.ended.has(id)) tell(this.event('finished', id));
+      },
+    });
+    return new Response(body);
+  }
+
+  write(id: string, text: string): void {
+    this.texts.set(id, (this.texts.get(id) ?? '') + text);
+    for (const tell of [...(this.streams.get(id) ?? [])]) tell({ type: 'text', text });
+  }
+
+  end(id: string): void {
+    this.ended.add(id);
+    for (const tell of [...(this.streams.get(id) ?? [])]) tell(this.event('finished', id));
+  }
+}
+
+describe('many answers at once', () => {
+  it('leave the browser connections for everything else, and all of them are heard to their ends', async () => {
+    const server = new Slow();
+    const { backend } = server;
+    const heard = new Map<string, string>();
+    const done: string[] = [];
+    backend.attend?.('chat-1');
+    for (let n = 1; n <= 9; n++)
+      await backend.messageSend(null, hello, (event) => {
+        if (event.type === 'started') heard.set(`answer-${n}`, event.answer.text);
+        if (event.type === 'text') heard.set(`answer-${n}`, (heard.get(`answer-${n}`) ?? '') + event.text);
+        if (event.type === 'finished') done.push(event.answer.id);
+      });
+    // One that stays, and one that is being asked for.
+    await expect.poll(() => server.open).toBeLessThanOrEqual(2);
+    expect(await backend.chatList()).toEqual([]);
+    // The one that is looked at is heard word by word, ...
+    server.write('answer-1', 'one ');
+    await expect.poll(() => heard.get('answer-1')).toBe('one ');
+    server.write('answer-1', 'two');
+    await expect.poll(() => heard.get('answer-1')).toBe('one two');
+    // ... the others too, a little later, and another one when it is looked at.
+    server.write('answer-4', 'four');
+    await expect.poll(() => heard.get('answer-4')).toBe('four');
+    backend.attend?.('chat-4');
+    server.write('answer-4', ' more');
+    await expect.poll(() => heard.get('answer-4')).toBe('four more');
+    for (let n = 9; n >= 1; n--) server.end(`answer-${n}`);
+    await expect.poll(() => done.length).toBe(9);
+    expect(new Set(done).size).toBe(9);
+    await expect.poll(() => server.open).toBe(0);
+  });
+});

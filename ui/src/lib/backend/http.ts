@@ -46,6 +46,18 @@ export interface HttpOptions {
 
 const FIRST_RETRY_MS = 400;
 const LAST_RETRY_MS = 5000;
+/** So often the server is asked for an answer that is not looked at. */
+const ASIDE_MS = 1500;
+
+/** Who follows an answer. */
+interface Follower {
+  /** Known with the first event. */
+  chatId: string | null;
+  /** Ends the stream that is open. */
+  stream: AbortController | null;
+  /** Ends the wait for the next question. */
+  wake: () => void;
+}
 
 export function http(options: HttpOptions): Backend {
   const listeners: ((connected: boolean) => void)[] = [];
@@ -134,16 +146,43 @@ export function http(options: HttpOptions): Backend {
     }
   }
 
+  /**
+   * Those who follow an answer, in the order they began. A browser opens six connections to one address, for all of its tabs: only one answer
+   * has a stream that stays, that of the chat that is looked at, or the latest. For the others the server is asked now and then.
+   */
+  const followers = new Set<Follower>();
+  let attended: string | null = null;
+
+  const inFront = (): Follower | undefined => {
+    const all = [...followers];
+    return all.find((follower) => follower.chatId !== null && follower.chatId === attended) ?? all.at(-1);
+  };
+
+  function settle(): void {
+    const front = inFront();
+    for (const follower of followers) {
+      if (follower === front) follower.wake();
+      else if (follower.chatId !== null) follower.stream?.abort();
+    }
+  }
+
   /** Follows an answer to its end, over as many streams as it takes. */
   async function follow(name: string, args: unknown, onEvent: OnEvent): Promise<void> {
     const abort = new AbortController();
     const first = await post(name, args, abort.signal);
+    const me: Follower = { chatId: null, stream: abort, wake: () => {} };
+    followers.add(me);
     let answer: Message | null = null;
     let finished = false;
     const hear: OnEvent = (event) => {
       if (event.type === 'started') answer = event.answer;
       if (event.type === 'finished') finished = true;
       onEvent(event);
+      if (event.type === 'started') {
+        me.chatId = event.chat.id;
+        // One that has ended says so at once.
+        if (event.answer.status === 'writing') settle();
+      }
     };
 
     const carryOn = async (): Promise<void> => {
@@ -151,11 +190,15 @@ export function http(options: HttpOptions): Backend {
       let wait = FIRST_RETRY_MS;
       while (!finished && answer !== null) {
         const { id, chat_id } = answer as Message;
-        await options.sleep(wait);
-        wait = Math.min(wait * 1.6, LAST_RETRY_MS);
+        me.stream = null;
+        const woken = new Promise<void>((resolve) => (me.wake = resolve));
+        const waiting = me !== inFront();
+        await (waiting ? Promise.race([options.sleep(ASIDE_MS), woken]) : options.sleep(wait));
+        if (!waiting) wait = Math.min(wait * 1.6, LAST_RETRY_MS);
         try {
           const again = new AbortController();
           const response = await post('generation_attach', { answer_id: id }, again.signal);
+          me.stream = again;
           await drain(response, again, hear);
         } catch (error) {
           if (error instanceof Unreachable) continue;
@@ -168,7 +211,10 @@ export function http(options: HttpOptions): Backend {
       // The server took the message and went away before it said so: whoever listens reads the chats anew.
       if (!finished && answer === null) setConnected(false);
     };
-    void carryOn();
+    void carryOn().finally(() => {
+      followers.delete(me);
+      settle();
+    });
   }
 
   async function rowOf(chatId: string, answerId: string): Promise<GenerationEvent | 'gone' | null> {
@@ -251,6 +297,10 @@ export function http(options: HttpOptions): Backend {
     logRead: (after) => call<LogPage>('log_read', { after }),
     diagnostics: () => call<string>('diagnostics'),
     linkOpen: async (url) => options.openWindow(url),
+    attend: (chatId) => {
+      attended = chatId;
+      settle();
+    },
     onConnection: (listener) => void listeners.push(listener),
   };
 }

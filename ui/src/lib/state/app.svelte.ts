@@ -294,6 +294,7 @@ export class App {
 
   /** Shows the chat that does not exist yet, with what was begun for it. */
   private begin(): Promise<void> {
+    this.backend.attend?.(null);
     this.open = this.kept.get('') ?? new Open();
     this.kept.delete('');
     return this.readNewDraft();
@@ -313,6 +314,7 @@ export class App {
   async openChat(id: string, address = true): Promise<void> {
     if (this.open.summary?.id === id) return;
     this.leave();
+    this.backend.attend?.(id);
     if (address) this.writeAddress(id);
     const kept = this.kept.get(id);
     if (kept) {
@@ -770,7 +772,10 @@ export class App {
     if (event.type === 'started') {
       endEditing(open);
       this.updateSummary(event.chat, true);
-      if (draft && this.open === open) this.writeAddress(event.chat.id, true);
+      if (draft && this.open === open) {
+        this.backend.attend?.(event.chat.id);
+        this.writeAddress(event.chat.id, true);
+      }
       if (this.open !== open) {
         // Only the chat that has just begun to exist moves; what is being typed for the next new one stays.
         if (this.kept.get('') === open) this.kept.delete('');
