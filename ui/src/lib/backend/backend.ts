@@ -45,7 +45,8 @@ export interface Backend {
   modelUse(file: string): Promise<void>;
   /** Shows the file in the system's file manager. */
   modelShow(file: string): Promise<void>;
-  modelDelete(file: string): Promise<void>;
+  /** How many bytes are free again. */
+  modelDelete(file: string): Promise<number>;
   modelVerify(file: string): Promise<void>;
   modelRepair(file: string): Promise<void>;
   downloadStart(request: DownloadRequest): Promise<void>;

@@ -386,6 +386,7 @@ export function fakeLibrary(scenario: LibraryScenario, inUse: () => string | nul
       library.files = library.files.filter((other) => other.file !== file);
       jobs = jobs.filter((other) => other.file !== file);
       library.free_bytes = (library.free_bytes ?? 0) + onDisk.disk_bytes;
+      return onDisk.disk_bytes;
     },
     async modelVerify(file) {
       begin({ kind: 'verify', title: file, file, total_bytes: null });

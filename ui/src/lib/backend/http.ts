@@ -240,7 +240,7 @@ export function http(options: HttpOptions): Backend {
     modelFolderChoose: async () => void (await call('model_folder_choose')),
     modelUse: async (file) => void (await call('model_use', { file })),
     modelShow: async (file) => void (await call('model_show', { file })),
-    modelDelete: async (file) => void (await call('model_delete', { file })),
+    modelDelete: (file) => call<number>('model_delete', { file }),
     modelVerify: async (file) => void (await call('model_verify', { file })),
     modelRepair: async (file) => void (await call('model_repair', { file })),
     downloadStart: async (request) => void (await call('download_start', { request })),

@@ -185,8 +185,10 @@ export class Models {
   }
 
   async delete(row: ModelRow): Promise<ApiError | null> {
-    const freed = row.onDisk?.disk_bytes ?? 0;
-    const refused = await this.act(() => this.backend.modelDelete(row.file));
+    let freed = 0;
+    const refused = await this.act(async () => {
+      freed = await this.backend.modelDelete(row.file);
+    });
     if (refused === null) this.announcement = strings.models.deleted(row.name, freed);
     await this.modelChanged();
     return refused;

@@ -137,4 +137,16 @@ describe('the models on the screen', () => {
     expect((await models.pause(job()))?.message).toBe('Not now.');
     expect(models.error).toBeNull();
   });
+
+  it('tell how much was freed, and not what the list said before', async () => {
+    const { models } = backend(
+      async () => [],
+      async () => library([onDisk('a.fst')]),
+    );
+    const answers = (models as unknown as { backend: Partial<Backend> }).backend;
+    answers.modelDelete = async () => 160_200_000_000;
+    const row = { file: 'a.fst', name: 'A model', onDisk: { ...onDisk('a.fst'), disk_bytes: 5 } };
+    expect(await models.delete(row as unknown as Parameters<Models['delete']>[0])).toBeNull();
+    expect(models.announcement).toContain('160 GB');
+  });
 });
