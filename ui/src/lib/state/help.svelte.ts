@@ -16,6 +16,8 @@ export class Help {
   lines = $state.raw<LogLine[]>([]);
   file = $state<LogPage | null>(null);
   error = $state<ApiError | null>(null);
+  /** Which time it is followed: a question of an earlier time is asked in vain. */
+  private turn = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private next = 0;
 
@@ -33,16 +35,18 @@ export class Help {
   follow(on: boolean): void {
     clearTimeout(this.timer);
     this.timer = undefined;
+    this.turn += 1;
     if (!on) return;
     this.next = 0;
     this.lines = [];
-    void this.look();
+    void this.look(this.turn);
   }
 
-  private async look(): Promise<void> {
+  private async look(turn: number): Promise<void> {
     if (document.visibilityState === 'visible') {
       await this.ask(async () => {
         const page = await this.backend.logRead(this.next);
+        if (turn !== this.turn) return;
         // Another start of the app counts anew.
         if (page.next < this.next) this.lines = [];
         this.next = page.next;
@@ -50,7 +54,7 @@ export class Help {
         if (page.lines.length > 0) this.lines = [...this.lines, ...page.lines].slice(-MOST);
       });
     }
-    if (this.open === 'log') this.timer = setTimeout(() => void this.look(), LOOK_MS);
+    if (turn === this.turn) this.timer = setTimeout(() => void this.look(turn), LOOK_MS);
   }
 
   private async ask(what: () => Promise<unknown>): Promise<void> {

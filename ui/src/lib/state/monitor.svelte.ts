@@ -80,6 +80,8 @@ export class Monitor {
   saved = $state<TraceFile | null>(null);
   open = $state(false);
   private looks: Look[] = [];
+  /** Which time it is watched: a question of an earlier time is asked in vain. */
+  private turn = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(private readonly backend: Backend) {}
@@ -90,26 +92,29 @@ export class Monitor {
   watch(open: boolean): void {
     clearTimeout(this.timer);
     this.timer = undefined;
+    this.turn += 1;
     if (!open) return;
     this.looks = [];
     this.points = [];
     this.layers = [];
     this.saved = null;
-    void this.look();
+    void this.look(this.turn);
   }
 
-  private async look(): Promise<void> {
+  private async look(turn: number): Promise<void> {
     const begun = performance.now();
     // A window that nobody sees is not drawn; it looks again when it is seen.
     if (document.visibilityState === 'visible') await this.read();
-    if (!this.open) return;
+    if (turn !== this.turn) return;
     const spent = performance.now() - begun;
-    this.timer = setTimeout(() => void this.look(), Math.max(0, LOOK_MS - spent));
+    this.timer = setTimeout(() => void this.look(turn), Math.max(0, LOOK_MS - spent));
   }
 
   private async read(): Promise<void> {
+    const turn = this.turn;
     try {
       const [snapshot, memory] = await Promise.all([this.backend.monitor(), this.backend.modelMemory()]);
+      if (turn !== this.turn) return;
       this.take({ snapshot, memory });
       this.error = null;
     } catch (error) {
