@@ -124,12 +124,7 @@ pub(crate) async fn attachment_pick(
     window: WebviewWindow,
 ) -> Result<Vec<Attachment>> {
     let picked = dialogs::pick_texts(&window).await;
-    guard(|| {
-        picked
-            .iter()
-            .map(|path| app.attachment_read(path))
-            .collect()
-    })
+    guard(|| app.attachments_read(&picked))
 }
 
 #[tauri::command(rename_all = "snake_case", async)]

@@ -1,15 +1,26 @@
 //! Text files that the person chose to send along.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fastar_api::Attachment;
 
 use crate::error::{Error, Result};
-use crate::generation::MAX_MESSAGE_BYTES;
+use crate::generation::{MAX_MESSAGE_BYTES, MOST_FILES};
+
+/// Reads the files of one message; too many are refused before one is read.
+pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Attachment>> {
+    if paths.len() > MOST_FILES {
+        return Err(Error::BadRequest(format!(
+            "These are {} files, and {MOST_FILES} is the limit for one message.",
+            paths.len()
+        )));
+    }
+    paths.iter().map(|path| read(path)).collect()
+}
 
 /// Reads a file and its name. Files that are no text, and those that are longer than any message, are refused.
-pub(crate) fn read(path: &Path) -> Result<Attachment> {
+fn read(path: &Path) -> Result<Attachment> {
     let name = path
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
@@ -92,6 +103,14 @@ mod tests {
             read_one(&longer),
             Err("notes 修.txt has 2000001 bytes, and 2000000 is the limit.".into())
         );
+        // Too many are not even looked at.
+        let many = vec![folder.path().join("not there"); MOST_FILES + 1];
+        assert_eq!(
+            read_all(&many).map_err(|e| e.to_string()),
+            Err("These are 21 files, and 20 is the limit for one message.".into())
+        );
+        let two = [file("a.txt", b"a"), file("b.txt", b"b")];
+        assert_eq!(read_all(&two).unwrap().len(), 2);
         let refused = read(folder.path()).map_err(|e| e.to_string());
         assert!(refused.is_err_and(|why| why.ends_with("is not a file.")));
     }

@@ -513,9 +513,9 @@ impl App {
         self.chat_import(&text)
     }
 
-    /// Reads a text file that the person chose.
-    pub fn attachment_read(&self, path: &Path) -> Result<Attachment> {
-        Ok(attachments::read(path)?)
+    /// Reads the text files that the person chose for one message.
+    pub fn attachments_read(&self, paths: &[PathBuf]) -> Result<Vec<Attachment>> {
+        Ok(attachments::read_all(paths)?)
     }
 
     /// Saved instructions, by name.

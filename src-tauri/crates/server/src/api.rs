@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -18,10 +18,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
 /// Largest request body in bytes; room for the longest message with every character escaped once.
 pub(crate) const MAX_BODY: usize = 4_000_000;
+/// So much of what is too long is read before it is refused.
+const MOST_DROPPED: usize = 256_000_000;
 /// A request must arrive whole in this time.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -239,10 +242,10 @@ pub(crate) async fn command(
 }
 
 /// The whole body, or a refusal when it is too long or takes too long.
-async fn whole(body: Body, most: usize, within: Duration) -> Result<Bytes, Response> {
-    match tokio::time::timeout(within, to_bytes(body, most)).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(_)) => Err(refusal(
+async fn whole(body: Body, most: usize, within: Duration) -> Result<Vec<u8>, Response> {
+    match tokio::time::timeout(within, read(body, most)).await {
+        Ok(Some(body)) => Ok(body),
+        Ok(None) => Err(refusal(
             StatusCode::PAYLOAD_TOO_LARGE,
             &format!("The request could not be read whole, or has more than {most} bytes, which is the limit."),
         )
@@ -253,6 +256,26 @@ async fn whole(body: Body, most: usize, within: Duration) -> Result<Bytes, Respo
         )
         .into_response()),
     }
+}
+
+/// At most `most` bytes. The rest of a longer body is read and dropped, within reason: a browser that is still sending when the connection closes
+/// takes the server for gone and never sees the refusal.
+async fn read(body: Body, most: usize) -> Option<Vec<u8>> {
+    let mut stream = body.into_data_stream();
+    let mut whole = Vec::new();
+    let mut bytes = 0_usize;
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.ok()?;
+        bytes = bytes.saturating_add(chunk.len());
+        if bytes <= most {
+            whole.extend_from_slice(&chunk);
+        } else if bytes <= most.saturating_add(MOST_DROPPED) {
+            whole = Vec::new();
+        } else {
+            return None;
+        }
+    }
+    (bytes <= most).then_some(whole)
 }
 
 /// The reply to a path below `/api` that is no command, or to a method other than POST.
@@ -480,10 +503,10 @@ mod tests {
             .enable_time()
             .build()
             .unwrap();
-        let endless = Body::from_stream(tokio_stream::pending::<Result<Bytes, Infallible>>());
+        let endless = Body::from_stream(tokio_stream::pending::<Result<Vec<u8>, Infallible>>());
         let refused = runtime.block_on(whole(endless, MAX_BODY, Duration::from_millis(10)));
         assert_eq!(refused.unwrap_err().status(), StatusCode::REQUEST_TIMEOUT);
         let read = runtime.block_on(whole(Body::from("all of it"), MAX_BODY, BODY_WITHIN));
-        assert_eq!(read.unwrap(), "all of it");
+        assert_eq!(read.unwrap(), b"all of it");
     }
 }

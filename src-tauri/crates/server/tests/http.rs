@@ -792,6 +792,20 @@ fn deeply_nested_json_and_huge_bodies_are_refused_and_the_server_lives() {
     );
     assert_eq!(response.status, 413);
     assert!(response.json::<ApiError>().message.contains("4000000"));
+    // Whoever sends much more may send all of it and then reads why it was not taken, as a browser does.
+    let body = "a".repeat(20_000_000);
+    let mut stream = server.connect();
+    write!(
+        stream,
+        "POST /api/message_count HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        server.address,
+        body.len()
+    )
+    .unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answered = Vec::new();
+    stream.read_to_end(&mut answered).unwrap();
+    assert_eq!(Response::parse(&answered).status, 413);
     let text = "a".repeat(2_100_000);
     let response = server.post(
         "message_send",

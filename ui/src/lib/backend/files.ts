@@ -3,8 +3,18 @@ import type { Attachment, Exported } from '../api/types';
 import { strings } from '../strings';
 import { BackendError } from './backend';
 
-/** As the app itself allows (it looks again). */
-export const MAX_FILE_BYTES = 2_000_000;
+/** As the app itself allows (it looks again): a message with its files, how many these are, and a file of chats. */
+export const MAX_MESSAGE_BYTES = 2_000_000;
+export const MOST_FILES = 20;
+export const MAX_IMPORT_BYTES = 256_000_000;
+
+const refuse = (message: string) =>
+  new BackendError({ code: 'bad_request', message, hint: null, details: null });
+
+/** Refuses what is too large before a byte of it is read. */
+export function checkSize(file: File, most: number): void {
+  if (file.size > most) throw refuse(strings.attach.tooLarge(file.name, file.size, most));
+}
 
 export function saveFile(file: Exported): void {
   const address = URL.createObjectURL(new Blob([file.text], { type: 'text/plain;charset=utf-8' }));
@@ -29,11 +39,9 @@ export function pickFiles(accept: string, several: boolean): Promise<File[]> {
 }
 
 export async function readTexts(files: File[]): Promise<Attachment[]> {
-  const refuse = (message: string) =>
-    new BackendError({ code: 'bad_request', message, hint: null, details: null });
+  if (files.length > MOST_FILES) throw refuse(strings.attach.tooMany(files.length, MOST_FILES));
+  for (const file of files) checkSize(file, MAX_MESSAGE_BYTES);
   const read = async (file: File): Promise<Attachment> => {
-    if (file.size > MAX_FILE_BYTES)
-      throw refuse(strings.attach.tooLarge(file.name, file.size, MAX_FILE_BYTES));
     let text: string;
     try {
       text = new TextDecoder('utf-8', { fatal: true }).decode(await file.arrayBuffer());

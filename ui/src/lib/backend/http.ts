@@ -26,7 +26,7 @@ import type {
 import { strings } from '../strings';
 import { type Backend, BackendError, type OnEvent, toBackendError, Unreachable } from './backend';
 import { keyOfPage } from './key';
-import { pickFiles, readTexts, saveFile } from './files';
+import { checkSize, MAX_IMPORT_BYTES, pickFiles, readTexts, saveFile } from './files';
 import { EventStreamParser } from './sse';
 
 export interface HttpOptions {
@@ -267,6 +267,7 @@ export function http(options: HttpOptions): Backend {
     chatImport: async () => {
       const [file] = await options.pickFiles('.json', false);
       if (!file) return null;
+      checkSize(file, MAX_IMPORT_BYTES);
       return call<number>('chat_import', { text: await file.text() });
     },
     presetList: () => call<Preset[]>('preset_list'),

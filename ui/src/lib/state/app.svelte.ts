@@ -19,11 +19,12 @@ import type {
   TokenCount,
 } from '../api/types';
 import { type Backend, BackendError, Unreachable } from '../backend';
+import { MAX_MESSAGE_BYTES, MOST_FILES } from '../backend/files';
 import type { Match } from '../chat/find';
 import { strings } from '../strings';
 import { spoken } from '../markdown/spoken';
 import { apply, type Conversation, isProvisional, provisional, writing } from './answer';
-import { failure } from './failure';
+import { failure, refusal } from './failure';
 import { Help } from './help.svelte';
 import { Models } from './models.svelte';
 import { Monitor } from './monitor.svelte';
@@ -548,6 +549,15 @@ export class App {
     const open = this.open;
     const message = this.written(open, text);
     if ((message.text === '' && message.attachments.length === 0) || !this.connected) return;
+    const size = bytesOf(message);
+    if (size > MAX_MESSAGE_BYTES) {
+      open.error = refusal(strings.attach.messageTooLong(size, MAX_MESSAGE_BYTES));
+      return;
+    }
+    if (message.attachments.length > MOST_FILES) {
+      open.error = refusal(strings.attach.tooMany(message.attachments.length, MOST_FILES));
+      return;
+    }
     open.error = null;
     open.draft = '';
     open.attachments = [];
@@ -680,6 +690,8 @@ export class App {
 
   private async count(open: Open): Promise<void> {
     const message = this.written(open);
+    // It can neither be sent nor counted.
+    if (bytesOf(message) > MAX_MESSAGE_BYTES) return;
     const count = await this.backend.messageCount(open.summary?.id ?? null, message).catch(() => null);
     if (open.draft.trim() === message.text) open.count = count;
   }
@@ -850,6 +862,11 @@ export class App {
 
 function isGone(error: unknown): boolean {
   return error instanceof BackendError && error.api.code === 'not_found';
+}
+
+/** Bytes of a message with its files. */
+function bytesOf(message: NewMessage): number {
+  return new Blob([message.text, ...message.attachments.map((file) => file.text)]).size;
 }
 
 /** Whether something stands in a chat that only this window has. */

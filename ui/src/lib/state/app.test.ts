@@ -351,3 +351,34 @@ describe('what is shown of a chat', () => {
     expect(shown(fake)).toEqual(['a-other', 'a-answer']);
   });
 });
+
+describe('a message that is too long', () => {
+  it('is neither counted nor sent, stays where it is, and says why', async () => {
+    vi.useFakeTimers();
+    const fake = new Fake();
+    const count = vi.spyOn(fake.app.backend, 'messageCount');
+    await fake.app.openChat('a');
+    for (let n = 0; n < 3; n++) fake.app.attachText('ü'.repeat(400_000));
+    fake.type('and this');
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(count).not.toHaveBeenCalled();
+    fake.app.send();
+    expect(fake.sent).toEqual([]);
+    expect(fake.app.open.error?.message).toContain('2,400,008 bytes');
+    expect(fake.app.open.draft).toBe('and this');
+    expect(fake.app.open.attachments).toHaveLength(3);
+    fake.app.detach(2);
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(count).toHaveBeenCalledOnce();
+    fake.app.send();
+    expect(fake.sent).toHaveLength(1);
+
+    for (let n = 0; n < 21; n++) fake.app.attachText('x');
+    fake.tell(0, 'a', 'started', 'a-answer');
+    fake.tell(0, 'a', 'finished');
+    fake.app.send();
+    expect(fake.app.open.error?.message).toContain('21 files');
+    expect(fake.sent).toHaveLength(1);
+    vi.useRealTimers();
+  });
+});

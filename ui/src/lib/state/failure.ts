@@ -14,3 +14,8 @@ export function failure(error: unknown): ApiError {
   }
   return toBackendError(error, strings.errors.unexpected).api;
 }
+
+/** What the app would refuse as well, found before it was asked. */
+export function refusal(message: string): ApiError {
+  return { code: 'bad_request', message, hint: null, details: null };
+}

@@ -101,6 +101,10 @@ export const en = {
     empty: (name: string) => `${name} is empty.`,
     tooLarge: (name: string, size: number, most: number) =>
       `${name} has ${count(size)} bytes, and ${count(most)} is the limit.`,
+    messageTooLong: (size: number, most: number) =>
+      `The message has ${count(size)} bytes with its files, and ${count(most)} is the limit.`,
+    tooMany: (files: number, most: number) =>
+      `These are ${count(files)} files, and ${count(most)} is the limit for one message.`,
   },
   versions: {
     label: 'Versions of this message',

@@ -35,7 +35,7 @@ const SYNC_EVERY: u32 = 10;
 /// Longest message, its files included, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 2_000_000;
 /// Most files of one message.
-const MOST_FILES: usize = 20;
+pub(crate) const MOST_FILES: usize = 20;
 /// Most tokens of one answer: a model that repeats itself comes to an end, and the person may let it go on.
 const MOST_TOKENS: usize = 32_768;
 /// So many answers may wait for their turn.
