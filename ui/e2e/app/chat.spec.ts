@@ -161,4 +161,26 @@ test('what was typed is there after the server was killed and the page opened an
   await page.goto('about:blank');
   await page.goto(server.address);
   await expect(page.getByTestId('composer')).toHaveValue('a long thought');
+
+  // In a chat as well, opened by its address; and that of the new chat is where it was.
+  await send(page, 'Hello!');
+  await settled(page);
+  const newer = page.waitForResponse(/draft_save/);
+  await page.getByTestId('composer').fill('in this chat');
+  await newer;
+  const chat = page.url();
+  expect(chat).toContain('#');
+  await page.keyboard.press('Control+n');
+  const newest = page.waitForResponse(/draft_save/);
+  await page.getByTestId('composer').fill('for a new one');
+  await newest;
+  await server.kill();
+  await server.start();
+  await page.goto('about:blank');
+  await page.goto(chat);
+  await expect(page.getByTestId('composer')).toHaveValue('in this chat');
+  await page.keyboard.press('Control+n');
+  await expect(page.getByTestId('composer')).toHaveValue('for a new one');
+  await page.goBack();
+  await expect(page.getByTestId('composer')).toHaveValue('in this chat');
 });

@@ -290,7 +290,7 @@ test('instructions are set for a chat and kept under a name', async ({ page }) =
   await expect(field).toHaveValue('Answer in verse.');
 });
 
-test('what one has begun to write is there again after a crash of the page', async ({ page }) => {
+test('what one has begun to write stays with its chat', async ({ page }) => {
   await page.goto('/?fake=weeks');
   await rows(page).first().click();
   await page.getByTestId('composer').fill('half a thought');

@@ -34,6 +34,8 @@ const MODEL_POLL_MS = 400;
 /** How often a page looks whether its server still runs the same model; a desktop window is the app itself. */
 const WATCH_MS = 5000;
 const UNDO_MS = 10_000;
+/** The two events of a window that comes to the front are not further apart. */
+const TWICE_MS = 100;
 /** After the last key, what was typed is kept by the app, and its tokens are counted. */
 const DRAFT_MS = 700;
 
@@ -131,6 +133,7 @@ export class App {
   /** Chats other than the open one with an answer under way. */
   busy = $state<Record<string, true>>({});
   private polling = false;
+  private refreshing: Promise<void> | null = null;
   private undoTimer: ReturnType<typeof setTimeout> | undefined;
   private countTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -215,8 +218,17 @@ export class App {
     if (instead?.open === open) instead.draft = draft;
   }
 
-  /** Reads again what another window or a restart may have changed. */
-  async refresh(): Promise<void> {
+  /** Reads again what another window or a restart may have changed. A window that comes to the front says so twice. */
+  refresh(): Promise<void> {
+    if (this.refreshing && Date.now() - this.now < TWICE_MS) return this.refreshing;
+    const reading = this.readAnew().finally(() => {
+      if (this.refreshing === reading) this.refreshing = null;
+    });
+    this.refreshing = reading;
+    return reading;
+  }
+
+  private async readAnew(): Promise<void> {
     this.now = Date.now();
     if (!this.info) return this.readStart();
     await Promise.all([this.readModel(), this.readChats(), this.reopen(), this.models.refresh()]);
@@ -368,7 +380,12 @@ export class App {
 
   private show(open: Open, chat: Chat): void {
     open.summary = chat.summary;
-    open.messages = chat.messages;
+    // Rows that are as they were stay the same objects: nothing of them is drawn anew.
+    const before = new Map(open.messages.map((message) => [message.id, message]));
+    open.messages = chat.messages.map((message) => {
+      const known = before.get(message.id);
+      return known && JSON.stringify(known) === JSON.stringify(message) ? known : message;
+    });
     open.system = chat.system;
     open.shown += 1;
     open.partial = false;

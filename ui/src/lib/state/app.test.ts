@@ -336,6 +336,25 @@ describe('what is shown of a chat', () => {
     expect(fake.app.messageWanted).toBeNull();
   });
 
+  it('is read once when the window comes to the front, and what did not change stays as it is', async () => {
+    const fake = new Fake();
+    await fake.app.start();
+    await fake.app.openChat('a');
+    const opened = vi.spyOn(fake.app.backend, 'chatOpen');
+    const before = [...fake.app.open.messages];
+    fake.messages.set('a', [
+      message('a-question', 'user'),
+      message('a-answer', 'assistant', { text: 'another version' }),
+    ]);
+    await Promise.all([fake.app.refresh(), fake.app.refresh()]);
+    expect(opened).toHaveBeenCalledOnce();
+    expect(fake.app.open.messages[0]).toBe(before[0]);
+    expect(fake.app.open.messages[1]).not.toBe(before[1]);
+    expect(fake.app.open.messages[1]!.text).toBe('another version');
+    await fake.app.refresh();
+    expect(opened).toHaveBeenCalledTimes(2);
+  });
+
   it('is the version that was chosen, though the chat was being read when it was', async () => {
     const fake = new Fake();
     await fake.app.start();
