@@ -31,7 +31,14 @@ fn key_in(folder: &Path) -> Result<String> {
     }
     let half = || uuid::Uuid::new_v4().simple().to_string();
     let key = half() + &half();
-    write_whole(&path, format!("{key}\n").as_bytes())?;
+    match write_whole(&path, format!("{key}\n").as_bytes()) {
+        // Then it is for this run.
+        Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::StorageFull => {
+            tracing::warn!(error = %source, "the key of the server is not kept");
+            return Ok(key);
+        }
+        written => written?,
+    }
     // What was read by others before is theirs; a file that cannot be kept to oneself is of no use.
     match kept(&path) {
         Some(kept) if kept == key => Ok(key),

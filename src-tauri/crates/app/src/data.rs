@@ -143,11 +143,17 @@ pub(crate) fn take_lock(folder: &Path, taken: impl FnOnce(Option<u32>) -> Error)
         }
         Err(TryLockError::Error(source)) => return Err(Error::File { path, source }),
     }
-    file.set_len(0)
+    let noted = file
+        .set_len(0)
         .and_then(|()| file.rewind())
-        .and_then(|()| writeln!(file, "{}", std::process::id()))
-        .map_err(Error::file(&path))?;
-    Ok(file)
+        .and_then(|()| writeln!(file, "{}", std::process::id()));
+    match noted {
+        // The number only makes a message better, and on a full disk someone may be about to delete something.
+        Err(error) if error.kind() != std::io::ErrorKind::StorageFull => {
+            Err(Error::file(&path)(error))
+        }
+        _ => Ok(file),
+    }
 }
 
 /// Writes a small file so that after a crash or power cut either the old or the new text is there, whole.

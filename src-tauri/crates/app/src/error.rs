@@ -143,6 +143,14 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(sqlite_code(error), ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB)
 }
 
+/// There may be no room on the disk, for the file itself or for what is beside it.
+pub(crate) fn is_no_room(error: &rusqlite::Error) -> bool {
+    matches!(
+        sqlite_code(error),
+        ffi::SQLITE_FULL | ffi::SQLITE_IOERR | ffi::SQLITE_CANTOPEN
+    )
+}
+
 fn sqlite_sentence(file: &Path, error: &rusqlite::Error) -> String {
     let file = file.display();
     match sqlite_code(error) {

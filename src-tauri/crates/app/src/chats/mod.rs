@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use fastar_api::{Chat, ChatSummary, Message, NewMessage};
 use rusqlite::{Connection, Transaction, params};
 
-use crate::error::{Error, Result, lock};
+use crate::error::{Error, Result, is_no_room, lock};
 pub(crate) use notes::check_system;
 use rows::{CHAT_COLUMNS, COLUMNS, find_chat, json, message, new_id, summary, word};
 
@@ -65,7 +65,7 @@ impl Chats {
             file: folder.join("chats.db"),
             connection: Mutex::new(connection),
         };
-        chats.write(|transaction| {
+        let tidied = chats.write(|transaction| {
             for table in ["messages", "other_versions"] {
                 transaction.execute(
                     &format!("UPDATE {table} SET status = 'interrupted' WHERE status = 'writing'"),
@@ -80,7 +80,14 @@ impl Chats {
                 "DELETE FROM drafts WHERE chat_id <> '' AND chat_id NOT IN (SELECT id FROM chats)",
                 [],
             )
-        })?;
+        });
+        match tidied {
+            // On a full disk the next start does it; the chats can be read.
+            Err(Error::Database { source, .. }) if is_no_room(&source) => {
+                tracing::warn!(error = %source, "the chats were not tidied");
+            }
+            tidied => drop(tidied?),
+        }
         Ok((chats, notice))
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::data::set_aside;
-use crate::error::{Error, Result, is_damage, is_other_shape};
+use crate::error::{Error, Result, is_damage, is_no_room, is_other_shape};
 
 /// One step: its number is its place in the list, counted from 1.
 pub(super) type Step = &'static str;
@@ -158,15 +158,14 @@ fn with_ending(file: &Path, ending: &str) -> PathBuf {
 
 fn open_checked(file: &Path, steps: &[Step], date: &str) -> Result<Connection> {
     let on_error = Error::database(file);
-    let mut connection = Connection::open(file).map_err(&on_error)?;
-    connection
-        .execute_batch(
-            "PRAGMA journal_mode = WAL;
-             PRAGMA synchronous = FULL;
-             PRAGMA foreign_keys = ON;
-             PRAGMA busy_timeout = 2000;",
-        )
-        .map_err(&on_error)?;
+    let mut connection = match connect(file, "NORMAL") {
+        Err(error) if is_no_room(&error) => {
+            tracing::warn!(%error, "the chats are opened without a shared index");
+            connect(file, "EXCLUSIVE")
+        }
+        connected => connected,
+    }
+    .map_err(&on_error)?;
     let verdict: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(&on_error)?;
@@ -177,6 +176,21 @@ fn open_checked(file: &Path, steps: &[Step], date: &str) -> Result<Connection> {
         });
     }
     bring_up_to_date(&mut connection, file, steps, date)?;
+    Ok(connection)
+}
+
+/// The shared index beside the file is made by the first look into it, which a full disk has no room for. Alone with the file, and that is what
+/// the lock of the folder makes us, one does without: chats can be read, and models deleted to make room.
+fn connect(file: &Path, locking: &str) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(file)?;
+    connection.execute_batch(&format!(
+        "PRAGMA locking_mode = {locking};
+         PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = FULL;
+         PRAGMA foreign_keys = ON;
+         PRAGMA busy_timeout = 2000;
+         SELECT count(*) FROM sqlite_schema;"
+    ))?;
     Ok(connection)
 }
 

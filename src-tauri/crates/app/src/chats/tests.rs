@@ -547,3 +547,28 @@ fn whoever_is_marked_as_being_written_at_the_start_was_cut_off_whether_shown_or_
     chats.show_version(&begun.answer.id).unwrap();
     assert!(chats.finish(&again.answer, 3000).is_err());
 }
+
+#[cfg(unix)]
+#[test]
+fn without_room_for_its_index_the_file_opens_and_chats_are_read_and_written() {
+    let folder = folder();
+    let (chats, _) = Chats::open(folder.path(), 1000).unwrap();
+    let begun = chats
+        .begin(None, &NewMessage::from("hi"), None, 1000)
+        .unwrap();
+    drop(chats);
+    // Nothing can be made of that name, as on a full disk.
+    let index = folder.path().join("chats.db-shm");
+    std::os::unix::fs::symlink(folder.path().join("nowhere/index"), &index).unwrap();
+    let (chats, notice) = Chats::open(folder.path(), 2000).unwrap();
+    assert_eq!(notice, None);
+    let read = chats.chat(&begun.chat.id).unwrap();
+    assert_eq!(read.messages[0].text, "hi");
+    assert_eq!(read.messages[1].status, MessageStatus::Interrupted);
+    chats.rename(&begun.chat.id, "renamed").unwrap();
+    drop(chats);
+    // The database may have removed it itself.
+    let _ = std::fs::remove_file(&index);
+    let (chats, _) = Chats::open(folder.path(), 3000).unwrap();
+    assert_eq!(chats.list().unwrap()[0].title, "renamed");
+}
