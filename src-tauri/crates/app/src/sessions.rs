@@ -15,25 +15,35 @@ const LIMIT: u64 = 8_000_000_000;
 pub(crate) struct Sessions {
     folder: PathBuf,
     limit: u64,
+    /// Bytes free on the disk of a folder, where the system says so.
+    free: fn(&Path) -> Option<u64>,
 }
 
 impl Sessions {
     /// In the data folder. Removes what a crash left half-written.
     pub(crate) fn open(data: &Path) -> Self {
-        Self::with_limit(data, LIMIT)
+        Self::with(data, LIMIT, |folder| {
+            let about = rustix::fs::statvfs(folder).ok()?;
+            about.f_bavail.checked_mul(about.f_frsize)
+        })
     }
 
-    fn with_limit(data: &Path, limit: u64) -> Self {
+    fn with(data: &Path, limit: u64, free: fn(&Path) -> Option<u64>) -> Self {
         let folder = data.join("sessions");
         for (path, ..) in files(&folder) {
             if path.extension().is_none_or(|e| e != "session") {
                 remove(&path);
             }
         }
-        Self { folder, limit }
+        Self {
+            folder,
+            limit,
+            free,
+        }
     }
 
-    /// Keeps a chat's timeline, if it is not too large.
+    /// Keeps a chat's timeline, if it is not too large: for all of them together, or for the disk, on which chats and downloads need room
+    /// too. It takes at most a quarter of what is free.
     pub(crate) fn save(&self, chat_id: &str, timeline: &dyn Timeline) {
         let Some(path) = self.path(chat_id) else {
             return;
@@ -44,6 +54,12 @@ impl Sessions {
         }
         let written = fs::create_dir_all(&self.folder)
             .map_err(|e| e.to_string())
+            .and_then(|()| match (self.free)(&self.folder) {
+                Some(free) if needed > free / 4 => {
+                    Err(format!("it has {needed} bytes, and {free} are free"))
+                }
+                _ => Ok(()),
+            })
             .and_then(|()| timeline.save(&path).map_err(|e| e.to_string()));
         match written {
             Ok(()) => self.drop_oldest(),
@@ -152,7 +168,7 @@ mod tests {
     #[test]
     fn the_oldest_go_first_and_what_is_too_large_is_not_kept() {
         let data = tempfile::tempdir().unwrap();
-        let sessions = Sessions::with_limit(data.path(), 250);
+        let sessions = Sessions::with(data.path(), 250, |_| None);
         for (age, id) in [(30, "a"), (20, "b")] {
             sessions.save(id, &Sized(100));
             let file = fs::File::open(data.path().join(format!("sessions/{id}.session"))).unwrap();
@@ -168,14 +184,27 @@ mod tests {
     }
 
     #[test]
+    fn a_timeline_leaves_room_on_the_disk() {
+        let data = tempfile::tempdir().unwrap();
+        let sessions = Sessions::with(data.path(), 1000, |_| Some(400));
+        sessions.save("a", &Sized(100));
+        sessions.save("b", &Sized(101));
+        assert_eq!(names(data.path()), ["a"]);
+        // Nobody knows how much is free.
+        let sessions = Sessions::with(data.path(), 1000, |_| None);
+        sessions.save("b", &Sized(101));
+        assert_eq!(names(data.path()), ["a", "b"]);
+    }
+
+    #[test]
     fn a_file_that_cannot_be_used_and_one_half_written_are_removed() {
         let data = tempfile::tempdir().unwrap();
-        let sessions = Sessions::with_limit(data.path(), 1000);
+        let sessions = Sessions::with(data.path(), 1000, |_| None);
         sessions.save("a", &Sized(100));
         fs::write(data.path().join("sessions/.tmpXYZ"), "half").unwrap();
         sessions.load("a", &mut Sized(100));
         assert_eq!(names(data.path()), [".tmpXYZ", "a"]);
-        let sessions = Sessions::with_limit(data.path(), 1000);
+        let sessions = Sessions::with(data.path(), 1000, |_| None);
         assert_eq!(names(data.path()), ["a"]);
         sessions.load("a", &mut Sized(99));
         assert!(names(data.path()).is_empty());
@@ -184,7 +213,7 @@ mod tests {
     #[test]
     fn an_id_never_leads_out_of_the_folder() {
         let data = tempfile::tempdir().unwrap();
-        let sessions = Sessions::with_limit(data.path(), 1000);
+        let sessions = Sessions::with(data.path(), 1000, |_| None);
         for id in ["", "../x", "a/b", "..", "a.b", "a\0b", &"x".repeat(100)] {
             sessions.save(id, &Sized(10));
             sessions.forget(id);
