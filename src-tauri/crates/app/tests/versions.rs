@@ -551,7 +551,17 @@ fn words_are_found_in_every_language_version_and_thought() {
         let expected: Vec<_> = matched.iter().map(|matched| of(renamed, matched)).collect();
         assert_eq!(found(query), expected, "{query}");
     }
-    for nothing in ["fox OR jumps", "NEAR(", "*", "zebra", "", "  ", "text:fox"] {
+    for nothing in [
+        "fox\0",
+        "\"\0\"",
+        "fox OR jumps",
+        "NEAR(",
+        "*",
+        "zebra",
+        "",
+        "  ",
+        "text:fox",
+    ] {
         assert_eq!(found(nothing), [], "{nothing}");
     }
     let answer = &app.chat_search("quick brown").unwrap()[0];

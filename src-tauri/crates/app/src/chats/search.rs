@@ -29,7 +29,8 @@ impl Chats {
                 "The text to search for has {characters} characters, and {LONGEST_QUERY} is the limit."
             )));
         }
-        if query.is_empty() {
+        // No text of ours has a NUL in it, and the index would take it for the end of what is asked.
+        if query.is_empty() || query.contains('\0') {
             return Ok(Vec::new());
         }
         self.read(|connection| {
