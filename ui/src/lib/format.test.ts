@@ -1,5 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { bytes, count, duration, parameters, percent, remaining, speed, typedNumber } from './format';
+import {
+  bytes,
+  count,
+  duration,
+  parameters,
+  percent,
+  remaining,
+  shellWord,
+  speed,
+  typedNumber,
+} from './format';
 
 describe('numbers as people read them', () => {
   it('separates thousands', () => {
@@ -88,4 +98,9 @@ it('a typed number is what the person means, or none', () => {
     ['', NaN],
   ];
   for (const [text, number] of decimal) expect(typedNumber(text, false), text).toBe(number);
+});
+
+it('a path is one word for a shell, whatever stands in it', () => {
+  expect(shellWord('/home/you/a b.trace')).toBe("'/home/you/a b.trace'");
+  expect(shellWord("/home/o'hara/$(x).trace")).toBe("'/home/o'\\''hara/$(x).trace'");
 });

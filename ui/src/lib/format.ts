@@ -85,3 +85,8 @@ export function typedNumber(text: string, whole: boolean): number {
   if (/^[+-]?[1-9]\d{0,2}(?:,\d{3})+$/.test(typed)) return NaN;
   return Number(typed.replace(',', '.'));
 }
+
+/** A text as one word for a shell, whatever stands in it. */
+export function shellWord(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
