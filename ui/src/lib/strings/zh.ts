@@ -119,6 +119,8 @@ export const zh: Strings = {
     noText: (name) => `${name} 不是文本文件（或不是 UTF-8 编码），模型无法读取。`,
     empty: (name) => `${name} 是空文件。`,
     tooLarge: (name, size, most) => `${name} 有 ${count(size)} 字节，上限是 ${count(most)} 字节。`,
+    messageTooLong: (size, most) => `这条消息连同文件有 ${count(size)} 字节，上限是 ${count(most)} 字节。`,
+    tooMany: (files, most) => `一条消息最多可附 ${count(most)} 个文件，这里有 ${count(files)} 个。`,
   },
   versions: {
     label: '这条消息的版本',
