@@ -276,8 +276,8 @@ fn runs(pid: &str) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-#[cfg(target_os = "linux")]
 /// Whether programs that are started here ignore SIGHUP (bit 0 of the mask).
+#[cfg(target_os = "linux")]
 fn is_hang_up_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -285,6 +285,7 @@ fn is_hang_up_ignored() -> bool {
         .is_some_and(|mask| mask & 1 == 1)
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn whoever_ends_it_neither_its_folder_nor_a_peer_outlives_it() {
     for (signals, code) in [
