@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use fastar_api::AppInfo;
+use fastar_api::{ApiError, AppInfo, ErrorCode};
 
 /// In all; on one computer an answer takes a moment.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ fn answer(port: u16) -> Option<Vec<u8>> {
     None
 }
 
-/// Whether this is a good answer to the command `app_info`.
+/// Whether this is a good answer to the command `app_info`, or how FaStar says that a key is needed for one.
 fn is_ours(answer: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(answer) else {
         return false;
@@ -51,6 +51,10 @@ fn is_ours(answer: &[u8]) -> bool {
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return false;
     };
+    if head.starts_with("HTTP/1.1 401 ") {
+        return serde_json::from_str::<ApiError>(body)
+            .is_ok_and(|error| error.code == ErrorCode::NoAccess);
+    }
     head.starts_with("HTTP/1.1 200 ") && serde_json::from_str::<AppInfo>(body).is_ok()
 }
 
@@ -68,7 +72,17 @@ mod tests {
         assert!(is_ours(
             format!("HTTP/1.1 200 OK\r\na: b\r\n\r\n{BODY}").as_bytes()
         ));
+        let refused = r#"{"code":"no_access","message":"m","hint":null,"details":null}"#;
+        assert!(is_ours(
+            format!("HTTP/1.1 401 Unauthorized\r\n\r\n{refused}").as_bytes()
+        ));
         for other in [
+            format!("HTTP/1.1 401 Unauthorized\r\n\r\n{BODY}"),
+            format!("HTTP/1.1 200 OK\r\n\r\n{refused}"),
+            format!(
+                "HTTP/1.1 401 Unauthorized\r\n\r\n{}",
+                refused.replace("no_access", "not_found")
+            ),
             String::new(),
             BODY.to_owned(),
             format!("HTTP/1.1 404 Not Found\r\n\r\n{BODY}"),
