@@ -330,6 +330,11 @@ impl Models {
             state.in_use = loaded;
         }
         let in_use = state.in_use.as_ref().map(|loaded| loaded.info.clone());
+        if error.is_some() {
+            // What did not load is not used; it may be tried again, or deleted.
+            let path = in_use.as_ref().and_then(|model| model.path.clone());
+            state.wanted = path.map(PathBuf::from);
+        }
         state.shown = match (error, in_use) {
             (None, Some(model)) => ModelState::Ready { model },
             (error, in_use) => ModelState::Failed {

@@ -305,6 +305,34 @@ fn a_model_in_use_is_not_deleted_whatever_way_leads_to_it() {
 }
 
 #[test]
+fn a_model_that_did_not_load_is_not_in_use_and_can_be_deleted() {
+    let data = tempfile::tempdir().unwrap();
+    let app = Script::new().app(data.path());
+    let models = data.path().join("models");
+    std::fs::create_dir(&models).unwrap();
+    for name in ["good.fst", "broken.fst"] {
+        std::fs::write(models.join(name), vec![1; 6000]).unwrap();
+    }
+    let used = || -> Vec<bool> {
+        let files = app.model_library().unwrap().files;
+        files.iter().map(|file| file.in_use).collect()
+    };
+    app.model_choose(&models.join("good.fst")).unwrap();
+    loaded(&app);
+    app.model_choose(&models.join("broken.fst")).unwrap();
+    assert!(matches!(loaded(&app), ModelState::Failed { .. }));
+    assert_eq!(used(), [false, true]);
+    assert!(app.model_delete("broken.fst").is_ok());
+    // Nor with the demo in use before.
+    std::fs::write(models.join("broken.fst"), vec![1; 6000]).unwrap();
+    app.model_use_demo().unwrap();
+    loaded(&app);
+    app.model_choose(&models.join("broken.fst")).unwrap();
+    assert!(matches!(loaded(&app), ModelState::Failed { .. }));
+    assert_eq!(used(), [false, false]);
+}
+
+#[test]
 fn the_chosen_folder_is_remembered_once_it_can_be_looked_into() {
     let (data, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let app = Script::new().app(data.path());

@@ -33,12 +33,16 @@ pub fn models(options: &ModelsOptions) -> Result<(), Failure> {
 }
 
 fn delete(folder: &Path, library: &Library, file: &str, yes: bool) -> Result<(), Failure> {
-    let Some(model) = library.files.iter().find(|model| model.file == *file) else {
+    // By its whole name, or without the ending, as everywhere else.
+    let stem = format!("{file}.fst");
+    let named = |name: &str| library.files.iter().find(|model| model.file == name);
+    let Some(model) = named(file).or_else(|| named(&stem)) else {
         return Err(Failure::Error(format!(
             "There is no model {file} in {}.",
             folder.display()
         )));
     };
+    let file = &model.file;
     let size = fastar_fst::size(model.disk_bytes);
     if !terminal::agreed(
         yes,

@@ -413,7 +413,7 @@ fn a_model_is_deleted_with_what_belongs_to_it_after_a_yes() {
         "--model-dir",
         directory,
         "--delete",
-        FILE,
+        FILE.trim_end_matches(".fst"),
         "--yes",
     ]);
     assert_eq!(deleted.code, Some(0), "{deleted:?}");

@@ -91,6 +91,8 @@ export class Settings {
       this.reloadError = refused;
     }
     await this.modelChanged();
+    // It may be loaded already, and then nothing else says that what is in use has changed.
+    await this.read();
     return true;
   }
 }
