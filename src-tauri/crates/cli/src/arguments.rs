@@ -161,9 +161,9 @@ pub struct DownloadOptions {
     /// Folder for the model; that of the app when not given
     #[arg(long, value_name = "FOLDER")]
     pub to: Option<PathBuf>,
-    /// Leave the drafter (for speculative decoding) out
+    /// Fetch the drafter too, which FaStar does not use yet
     #[arg(long)]
-    pub without_drafter: bool,
+    pub with_drafter: bool,
     /// Most bytes a second: 5M, 800k, 1.5G
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub limit: Option<u64>,

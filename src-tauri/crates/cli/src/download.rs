@@ -29,19 +29,25 @@ pub fn download(options: &DownloadOptions) -> Result<(), Failure> {
     let folder = options.to.clone().unwrap_or(preferences.models_folder);
     let folder = std::path::absolute(&folder)
         .map_err(|e| Failure::Error(format!("{} cannot be used: {e}.", folder.display())))?;
-    let order = Order {
+    let mut order = Order {
         kind: JobKind::Download,
         folder,
         file: file_of(repository),
         title: repository.to_owned(),
         repository: repository.to_owned(),
         revision: options.revision.clone(),
-        drafter: !options.without_drafter,
+        drafter: options.with_drafter,
     };
     let hub = preferences.hub;
     let host = host(&hub.endpoint).to_owned();
     let installer = Installer::new(move || hub.clone());
     let left = installer.leftover(&order.folder, &order.file);
+    if let Some(begun) = left.as_ref().map(|left| &left.order)
+        && (&begun.repository, &begun.revision) == (&order.repository, &order.revision)
+    {
+        // It goes on as it was begun.
+        order.drafter |= begun.drafter;
+    }
     if left.is_none() && order.path().exists() {
         return there_already(&order);
     }

@@ -77,7 +77,9 @@ fn described(library: &Library) -> String {
     }
     text.push_str("\nCan be fetched with `fastar download OWNER/NAME`:\n");
     for entry in &library.catalogue {
-        let size = fastar_fst::size(entry.download_bytes);
+        // As `download` fetches it.
+        let drafter = entry.drafter_bytes.unwrap_or(0);
+        let size = fastar_fst::size(entry.download_bytes.saturating_sub(drafter));
         let _ = writeln!(text, "  {:<44} {size}", entry.repository);
         let _ = writeln!(text, "      {}", entry.about);
     }
@@ -116,8 +118,8 @@ fn command(order: &Order) -> String {
     if order.revision != "main" {
         let _ = write!(text, " --revision {}", order.revision);
     }
-    if !order.drafter {
-        text.push_str(" --without-drafter");
+    if order.drafter {
+        text.push_str(" --with-drafter");
     }
     let _ = write!(text, " --to {}", quoted(&order.folder));
     text

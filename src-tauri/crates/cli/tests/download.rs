@@ -107,7 +107,7 @@ fn nothing_is_asked_of_the_network_before_a_yes() {
                 "{ended:?}"
             );
             // Of a model of the catalogue it is known without asking.
-            assert!(ended.err.contains(" has 167 GB and "), "{ended:?}");
+            assert!(ended.err.contains(" has 156 GB and "), "{ended:?}");
         }
     }
     assert!(scene.hub.requests().is_empty());
@@ -210,6 +210,7 @@ fn after_a_kill_it_is_listed_as_incomplete_and_refused_with_the_way_on() {
             "download",
             REPO,
             "--yes",
+            "--with-drafter",
             "--progress",
             "json",
             "--to",
@@ -251,15 +252,27 @@ fn after_a_kill_it_is_listed_as_incomplete_and_refused_with_the_way_on() {
     let refused = scene.run(&["run", "--model-dir", text(&models), "--prompt", "a"]);
     assert_eq!(refused.code, Some(1));
     // The whole command, with what this download was begun with.
-    let command = format!("`fastar download {REPO} --to {}` goes on", text(&models));
+    let command = format!(
+        "`fastar download {REPO} --with-drafter --to {}` goes on",
+        text(&models)
+    );
     for word in [FILE, "incomplete", &command] {
         assert!(refused.err.contains(word), "{word}: {refused:?}");
     }
     scene.hub.set_rate(None);
-    // An unfinished download was agreed to before.
+    // An unfinished download was agreed to before, and goes on as it was begun.
     let ended = scene.run(&["download", REPO, "--to", text(&models)]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.err.contains("Going on with"), "{ended:?}");
+    let has_drafter = |file: &Path| -> Value {
+        let about = scene.run(&["inspect", "--json", text(file)]);
+        serde_json::from_str::<Value>(&about.out).unwrap()["drafter"].clone()
+    };
+    assert_eq!(has_drafter(&scene.out()), true);
+    // One that nobody asked for is not fetched.
+    fs::remove_file(scene.out()).unwrap();
+    assert_eq!(scene.download(&[]).code, Some(0));
+    assert_eq!(has_drafter(&scene.out()), false);
 }
 
 #[test]
@@ -284,6 +297,7 @@ fn progress_for_programs_never_falls_nor_passes_the_end_and_goes_on_at_the_true_
                 "download",
                 REPO,
                 "--yes",
+                "--with-drafter",
                 "--progress",
                 "json",
                 "--to",
