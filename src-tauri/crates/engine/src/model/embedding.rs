@@ -4,11 +4,13 @@
 //! mapping, because a file that is cut short while it is open would then end the process instead of the answer.
 //!
 //! Nothing but the check of its bytes needs all of it, and the first answer does not wait for that: a gigabyte is read and checked beside it. Where
-//! the check fails, the next row is an error, and so is every one after it.
+//! the check fails, the next row is an error, and so is every one after it. A file that was written to meanwhile is checked again before another
+//! row of it counts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use fastar_fst::{Container, Dtype};
 
@@ -25,6 +27,8 @@ pub struct Embedding {
     /// The file they stay in; none where they are in memory.
     file: Option<Disk>,
     check: Option<Check>,
+    /// When the file as it was checked had been written to last; before that, as it was opened.
+    checked: Mutex<Option<SystemTime>>,
 }
 
 impl Embedding {
@@ -64,8 +68,11 @@ impl Embedding {
                 weight,
                 file: None,
                 check: None,
+                checked: Mutex::default(),
             });
         }
+        let file = open(container)?;
+        let checked = Mutex::new(file.modified());
         let bytes = container
             .dense_places()
             .find(|place| place.name == Self::NAME)
@@ -73,16 +80,16 @@ impl Embedding {
         let weight = Loader::checked(container).matrix(Self::NAME, vocab, columns)?;
         let check = match bytes <= at_once {
             true => {
-                let disk = open(container)?;
-                check_unkept(container, &disk, Self::NAME, &AtomicBool::new(false))?;
+                check_unkept(container, &file, Self::NAME, &AtomicBool::new(false))?;
                 None
             }
             false => Some(Check::start(container)?),
         };
         Ok(Self {
             weight,
-            file: Some(open(container)?),
+            file: Some(file),
             check,
+            checked,
         })
     }
 
@@ -99,15 +106,29 @@ impl Embedding {
             self.weight.view(bytes).row(token as usize, out);
             return Ok(());
         };
-        if let Some(failure) = self.check.as_ref().and_then(|check| check.failure.get()) {
-            return Err(Error::Read(failure.clone()));
-        }
         let Some(place) = self.weight.row_place(token as usize) else {
             unreachable!("only rows that stand alone stay in the file");
         };
         buffer.resize(place.len(), 0);
-        read_whole(file, buffer, place.start as u64)
-            .map_err(|error| unreadable(container, &error))?;
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            read_whole(file, buffer, place.start as u64)
+                .map_err(|error| unreadable(container, &error))?;
+            // Looked at after the row: who writes to the file changes this first.
+            let modified = file.modified();
+            if modified == *checked {
+                break;
+            }
+            check_unkept(container, file, Self::NAME, &AtomicBool::new(false))?;
+            *checked = modified;
+        }
+        let failure = self
+            .check
+            .as_ref()
+            .and_then(|check| check.failure(*checked));
+        if let Some(failure) = failure {
+            return Err(Error::Read(failure));
+        }
         match self.weight.row_view(buffer) {
             Some(row) => row.row(0, out),
             None => unreachable!("the shape was checked when the model was loaded"),
@@ -118,6 +139,8 @@ impl Embedding {
 
 /// A check that goes on beside the first answers. Ends early when it is dropped.
 struct Check {
+    /// When what is checked had been written to last.
+    of: Option<SystemTime>,
     stopped: Arc<AtomicBool>,
     failure: Arc<OnceLock<String>>,
     thread: Option<JoinHandle<()>>,
@@ -126,6 +149,7 @@ struct Check {
 impl Check {
     fn start(container: &Arc<Container>) -> Result<Self> {
         let disk = open(container)?;
+        let of = disk.modified();
         let (stopped, failure) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let told: Arc<OnceLock<String>> = Arc::clone(&failure);
         let (container, stop) = (Arc::clone(container), Arc::clone(&stopped));
@@ -143,10 +167,16 @@ impl Check {
             ))
         })?;
         Ok(Self {
+            of,
             stopped,
             failure,
             thread: Some(thread),
         })
+    }
+
+    /// Why the file as it was then may not be used, if that is known.
+    fn failure(&self, then: Option<SystemTime>) -> Option<String> {
+        self.failure.get().filter(|_| self.of == then).cloned()
     }
 }
 
@@ -191,6 +221,47 @@ mod tests {
         let sizes = (shape[0], shape[1]);
         let large = Embedding::load_checking(container, Some(&dense), sizes, 0).unwrap();
         (large, sizes.1)
+    }
+
+    #[test]
+    fn a_file_that_is_written_to_while_it_is_open_is_checked_again() {
+        let model = tiny(&Tiny::default()).convert();
+        let container = Arc::new(Container::open(&model.path()).unwrap());
+        let place = container
+            .dense_places()
+            .find(|place| place.name == Embedding::NAME)
+            .map(|place| place.offset..place.offset + place.bytes)
+            .unwrap();
+        let bytes = container.bytes()[place.start as usize..place.end as usize].to_vec();
+        let write = |at: u64, bytes: &[u8]| {
+            // Clocks of file systems tick slower than this.
+            std::thread::sleep(Duration::from_millis(30));
+            let mut file = std::fs::File::options()
+                .write(true)
+                .open(model.path())
+                .unwrap();
+            file.seek(SeekFrom::Start(at)).unwrap();
+            file.write_all(bytes).unwrap();
+        };
+        let shape = container.tensor(Embedding::NAME).unwrap().shape.to_vec();
+        for at_once in [0, u64::MAX] {
+            let disk = Disk::new(container.file().unwrap()).unwrap();
+            let dense = Dense::read(&container, &disk, |_| false).unwrap();
+            let sizes = (shape[0], shape[1]);
+            let embedding =
+                Embedding::load_checking(&container, Some(&dense), sizes, at_once).unwrap();
+            let (mut buffer, mut out) = (Vec::new(), vec![0.0; shape[1]]);
+            let mut row = |token| embedding.row(&container, &[], token, &mut buffer, &mut out);
+            row(0).unwrap();
+            // Far from the row that is read.
+            write(place.end - 1, &[bytes[bytes.len() - 1] ^ 1]);
+            for token in [0, 1] {
+                let error = row(token).unwrap_err().to_string();
+                assert!(error.contains(Embedding::NAME), "{error}");
+            }
+            write(place.start, &bytes);
+            row(0).unwrap();
+        }
     }
 
     #[test]

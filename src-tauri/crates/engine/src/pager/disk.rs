@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 /// Alignment of direct reads: the page size, which suits every block size in use.
 pub const ALIGNMENT: usize = 4096;
@@ -60,6 +61,11 @@ impl Disk {
             refused: AtomicBool::new(false),
             buffered: file.try_clone()?,
         })
+    }
+
+    /// When the file was last written to, where the system tells.
+    pub fn modified(&self) -> Option<SystemTime> {
+        self.buffered.metadata().and_then(|m| m.modified()).ok()
     }
 
     /// Whether reads go past the page cache, as far as is known.
