@@ -55,6 +55,7 @@ test.describe('on a Chinese system', () => {
 
   test('what the app says in English is said in Chinese where it is known', async ({ page }) => {
     await page.goto('/?fake=demo');
+    await expect(page.getByTestId('composer')).toBeFocused();
     await page.keyboard.press('Control+,');
     await page.getByRole('tab', { name: '性能' }).click();
     const threads = page.locator('#setting-threads');
