@@ -223,7 +223,7 @@ fn a_download_is_agreed_to_shows_how_far_it_is_and_stops_with_ctrl_c() {
     let mut terminal = Terminal::start_with(&environment, &command);
     terminal.expect("[y/N] ");
     terminal.press(b"y\r");
-    terminal.expect("[-");
+    terminal.expect("Downloading: [");
     terminal.expect(" % of ");
     terminal.press(CTRL_C);
     terminal.expect("everything so far is kept");
