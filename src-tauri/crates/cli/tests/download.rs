@@ -356,7 +356,7 @@ fn a_limit_is_kept() {
     let scene = Scene::new();
     let start = Instant::now();
     let rate = scene.bytes / 3;
-    let ended = scene.download(&["--limit", &rate.to_string()]);
+    let ended = scene.download(&["--with-drafter", "--limit", &rate.to_string()]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     // At that rate the shards alone take three seconds; a bucket of a quarter second may be ahead.
     assert!(
