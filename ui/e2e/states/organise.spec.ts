@@ -31,13 +31,39 @@ test('words are found in the open chat, folded thoughts included, and painted', 
   expect(await painted('found')).toBe(0);
 });
 
-test('a match far up is counted', async ({ page }) => {
+test('a match far up comes into view', async ({ page }) => {
   await page.goto('/?fake=long');
   await rows(page).first().click();
   await expect(page.getByText('Answer 1000.')).toBeVisible();
   await page.keyboard.press('Control+f');
-  await page.keyboard.type('Question 500?');
-  await expect(page.getByTestId('find-count')).toHaveText('1 of 1');
+  await expect(page.getByTestId('find').locator('input')).toBeFocused();
+  const far = (n: number) => questions(page).filter({ hasText: `Question ${n}?` });
+  const field = page.getByTestId('find').locator('input');
+  // What lies above a place that was just come to is measured then, and pushes it down: both ways, pasted and typed.
+  for (const n of [500, 20, 777]) {
+    await field.fill(`Question ${n}?`);
+    await expect(page.getByTestId('find-count')).toHaveText('1 of 1');
+    await expect(far(n)).toBeInViewport();
+  }
+  await field.fill('');
+  await page.keyboard.type('Question 501?');
+  await expect(far(501)).toBeInViewport();
+  // Whoever scrolls away afterwards stays there.
+  await page.getByRole('log').hover();
+  await page.mouse.wheel(0, 5000);
+  await expect(far(501)).not.toBeInViewport();
+});
+
+test('a result far up in a long chat comes into view', async ({ page }) => {
+  await page.goto('/?fake=long');
+  await expect(page.getByTestId('composer')).toBeFocused();
+  await page.keyboard.press('Control+k');
+  await page.getByTestId('search').fill('Question 500?');
+  await expect(page.getByTestId('results').getByRole('status')).toHaveText('1 place found');
+  await page.getByTestId('results').locator('mark').first().click();
+  await expect(answers(page).last()).toBeAttached();
+  await expect(questions(page).filter({ hasText: 'Question 500?' })).toBeInViewport();
+  await expect(answers(page).filter({ hasText: 'Answer 500.' })).toBeInViewport();
 });
 
 test('all chats are searched, and a result opens at its message', async ({ page }) => {
