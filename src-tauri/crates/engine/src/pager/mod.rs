@@ -160,9 +160,9 @@ impl Pager {
         self.shared.wake(&table);
     }
 
-    /// Whether it pays to guess from this what a layer will take.
-    pub fn wants(&self, sight: Sight) -> bool {
-        self.shared.lock().prefetch.wants(sight)
+    /// Whether it pays to guess from this what a layer will take: not where all of it is in memory.
+    pub fn wants(&self, layer: usize, sight: Sight) -> bool {
+        self.shared.lock().wants(layer, sight)
     }
 
     /// A layer soon needs these experts of one token, likeliest first.

@@ -126,6 +126,9 @@ impl Policy {
                 .iter_mut()
                 .for_each(|sum| *sum -= more / half_life);
         }
+        for (miniature, half_life) in self.miniatures.iter_mut().zip(HALF_LIVES) {
+            miniature.age(pages.clone(), more / half_life);
+        }
         for slot in 0..self.pages.len() {
             if self.coldest.key(slot) < f64::INFINITY
                 && pages.contains(&(self.pages[slot] as usize))
@@ -140,10 +143,15 @@ impl Policy {
         let (taking, tokens) = (taking.max(1) as f64, tokens.max(1) as f64);
         for (number, half_life) in HALF_LIVES.iter().enumerate() {
             // Uses all over the chunk, of which the first have faded when the last is made.
-            let stays = 1.0 - (-tokens / half_life).exp2();
-            let worth = taking / tokens * stays / (1.0 - (-1.0 / half_life).exp2());
+            let worth = match tokens {
+                1.0 => 0.0,
+                _ => {
+                    let stays = 1.0 - (-tokens / half_life).exp2();
+                    (taking / tokens * stays / (1.0 - (-1.0 / half_life).exp2())).log2()
+                }
+            };
             let sum = &mut self.sums[number][page as usize];
-            *sum = add(*sum, self.clock / half_life + worth.log2());
+            *sum = add(*sum, self.clock / half_life + worth);
             self.miniatures[number].used(page, *sum);
         }
     }
@@ -245,6 +253,16 @@ impl Miniature {
             slot_of: vec![NOWHERE; all.div_ceil(sample)],
             filled: 0,
             misses: 0.0,
+        }
+    }
+
+    /// What is there of these pages is colder by so much.
+    fn age(&mut self, pages: std::ops::Range<usize>, by: f64) {
+        for at in pages.start.div_ceil(self.sample)..pages.end.div_ceil(self.sample) {
+            let slot = self.slot_of[at] as usize;
+            if slot < self.pages.len() {
+                self.coldest.set(slot, self.coldest.key(slot) - by);
+            }
         }
     }
 

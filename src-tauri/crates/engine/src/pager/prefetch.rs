@@ -73,9 +73,22 @@ pub struct Prefetch {
     /// Guesses that concern what was not in memory: page, rank, whether it was read ahead.
     open: Vec<(u32, usize, bool)>,
     tokens: u64,
-    /// In experts, fading.
+    /// Of steps of one token, and of those of more: the thousands of a prompt do not pay for guesses in the answer to it.
+    accounts: [Account; 2],
+}
+
+/// Experts that were read, fading.
+#[derive(Clone, Copy, Default)]
+struct Account {
     demanded: f64,
     wasted: f64,
+}
+
+impl Account {
+    /// Whether so many more may turn out wrong.
+    fn allows(self, more: f64) -> bool {
+        self.wasted + more <= MOST_WASTE * self.demanded
+    }
 }
 
 impl Prefetch {
@@ -89,16 +102,17 @@ impl Prefetch {
             ranks,
             open: Vec::with_capacity(taken),
             tokens: 0,
-            demanded: 0.0,
-            wasted: 0.0,
+            accounts: [Account::default(); 2],
         }
     }
 
     /// A token begins.
     pub fn advance(&mut self) {
         self.tokens += 1;
-        self.demanded *= ACCOUNT;
-        self.wasted *= ACCOUNT;
+        for account in &mut self.accounts {
+            account.demanded *= ACCOUNT;
+            account.wasted *= ACCOUNT;
+        }
         self.open.clear();
     }
 
@@ -114,7 +128,11 @@ impl Prefetch {
             Sight::BeforeAttention => (&self.ranks[self.taken..2 * self.taken], WORTH),
             Sight::Chunk => (&self.ranks[2 * self.taken..], WORTH_FOR_CHUNK),
         };
-        let pays = ranks.iter().any(|rank| rank.precision() >= worth);
+        let account = self.accounts[usize::from(sight == Sight::Chunk)];
+        let pays = ranks.iter().any(|rank| {
+            let precision = rank.precision();
+            precision >= worth && account.allows(1.0 - precision)
+        });
         self.on && (pays || self.tokens.is_multiple_of(LOOK_AGAIN))
     }
 
@@ -138,14 +156,21 @@ impl Prefetch {
         };
         let precision = self.ranks[rank].precision();
         // What is open may turn out wrong as well.
-        let open = self.open.iter().filter(|(_, _, read)| *read);
+        let account = self.account(rank);
+        let open = self.open.iter();
         let doubt: f64 = open
+            .filter(|(_, rank, read)| *read && self.account(*rank) == account)
             .map(|(_, rank, _)| 1.0 - self.ranks[*rank].precision())
             .sum();
-        let waste = self.wasted + doubt + (1.0 - precision);
-        let read = precision >= worth && waste <= MOST_WASTE * self.demanded;
+        let allowed = self.accounts[account].allows(doubt + (1.0 - precision));
+        let read = precision >= worth && allowed;
         self.open.push((page, rank, read));
         read
+    }
+
+    /// Which account the guesses of a rank are on.
+    fn account(&self, rank: usize) -> usize {
+        usize::from(rank >= 2 * self.taken)
     }
 
     /// A guess that was to be read was not after all.
@@ -163,14 +188,14 @@ impl Prefetch {
             record.guesses = record.guesses * MEMORY + 1.0;
             record.came_true = record.came_true * MEMORY + f64::from(u8::from(right));
             if read && !right {
-                self.wasted += 1.0;
+                self.accounts[usize::from(rank >= 2 * self.taken)].wasted += 1.0;
             }
         }
     }
 
-    /// So many experts were read on demand.
-    pub fn demanded(&mut self, experts: usize) {
-        self.demanded += experts as f64;
+    /// So many experts were read on demand, for one token or for more.
+    pub fn demanded(&mut self, experts: usize, together: bool) {
+        self.accounts[usize::from(together)].demanded += experts as f64;
     }
 
     /// How likely such a guess comes true.
@@ -186,16 +211,26 @@ mod tests {
 
     const FIRST: Guess = Guess::Rank(Sight::BeforeAttention, 0);
 
-    /// Runs `tokens` of one layer each: rank 0 is right as `right` says; returns how many guesses were read and how many were wrong.
+    /// Runs `tokens` of one layer each, which misses four experts: rank 0 is right as `right` says; returns how many guesses were read and how many
+    /// were wrong.
     fn run(
         prefetch: &mut Prefetch,
+        tokens: usize,
+        right: impl Fn(usize) -> bool,
+    ) -> (usize, usize) {
+        run_missing(prefetch, 4, tokens, right)
+    }
+
+    fn run_missing(
+        prefetch: &mut Prefetch,
+        missing: usize,
         tokens: usize,
         right: impl Fn(usize) -> bool,
     ) -> (usize, usize) {
         let (mut read, mut wrong) = (0, 0);
         for token in 0..tokens {
             prefetch.advance();
-            prefetch.demanded(4);
+            prefetch.demanded(missing, false);
             if prefetch.wants(Sight::BeforeAttention) && prefetch.consider(1, FIRST) {
                 read += 1;
                 wrong += usize::from(!right(token));
@@ -222,14 +257,20 @@ mod tests {
 
     #[test]
     fn waste_stays_within_its_part_of_the_demand() {
+        // Two of three come true: worth reading, and a third of them is more than may be wasted.
         let mut prefetch = Prefetch::new(1, true);
-        // Two of three come true: worth reading, if there were no bound.
-        let (read, wrong) = run(&mut prefetch, 3000, |token| token % 3 != 0);
-        assert!(read > 0);
-        assert!(wrong as f64 <= MOST_WASTE * 4.0 * 3000.0, "{wrong}");
+        let (_, wrong) = run_missing(&mut prefetch, 100, 3000, |token| token % 3 != 2);
+        assert_eq!(wrong, 1000);
+        let mut prefetch = Prefetch::new(1, true);
+        let (_, wrong) = run_missing(&mut prefetch, 1, 3000, |token| token % 3 != 2);
+        assert!((500..=600).contains(&wrong), "{wrong}");
         let mut prefetch = Prefetch::new(1, true);
         prefetch.advance();
         assert!(!prefetch.consider(1, FIRST), "nothing was demanded yet");
+        // A prompt misses thousands, which pay for guesses about prompts.
+        prefetch.demanded(5000, true);
+        assert!(!prefetch.consider(1, FIRST) && !prefetch.wants(Sight::BeforeAttention));
+        assert!(prefetch.consider(2, Guess::Tokens(300)) && prefetch.wants(Sight::Chunk));
     }
 
     #[test]
@@ -253,7 +294,8 @@ mod tests {
         let mut prefetch = Prefetch::new(2, true);
         for token in 0..400 {
             prefetch.advance();
-            prefetch.demanded(8);
+            prefetch.demanded(8, false);
+            prefetch.demanded(8, true);
             // Early guesses never come true, late ones always; of an expert that many tokens of a chunk would take, nine in ten.
             prefetch.consider(1, Guess::Rank(Sight::LayerBefore, 0));
             prefetch.consider(2, Guess::Rank(Sight::LayerBefore, 1));

@@ -38,7 +38,7 @@ pub(super) struct Slot {
     pub content: Content,
     /// Read ahead, and not used since.
     ahead: bool,
-    /// Read ahead for the layer a chunk comes to next: stays until that layer has asked.
+    /// Read ahead: stays until its layer has asked, or the step is over.
     kept: bool,
 }
 
@@ -70,12 +70,15 @@ pub(super) struct Table {
     demand: VecDeque<u32>,
     certain: VecDeque<u32>,
     guesses: VecDeque<(u32, Guess)>,
-    /// What a chunk will take in layer `coming_to`, in ascending order, and the slots that are kept for it: never more than half of those that can
-    /// be spared, so that reads that are waited for always find one.
+    /// What a chunk will take in layer `coming_to`, in ascending order.
     coming: VecDeque<u32>,
     coming_to: usize,
-    kept: usize,
+    /// Pages that were read ahead and stay until their layer has asked: never more than half of the slots that can be spared, so that reads
+    /// that are waited for always find one.
+    kept: Vec<u32>,
     most_kept: usize,
+    /// Pages in slots, by layer.
+    resident: Vec<u32>,
     /// Coldest first.
     warm: Vec<u32>,
     /// Reads under way that a layer waits for, and others.
@@ -114,8 +117,9 @@ impl Table {
             guesses: VecDeque::new(),
             coming: VecDeque::with_capacity(experts),
             coming_to: 0,
-            kept: 0,
+            kept: Vec::new(),
             most_kept: slots.saturating_sub(taken) / 2,
+            resident: vec![0; layers],
             warm: Vec::new(),
             demand_reading: 0,
             ahead_reading: 0,
@@ -170,9 +174,7 @@ impl Table {
     /// A request begins: what is there is kept from leaving, what is not is queued. `wanted` holds each expert with the tokens that take it.
     pub fn begin(&mut self, layer: usize, wanted: &[(u32, u32)], counts: &Counts) {
         self.layer = layer;
-        if layer == self.coming_to {
-            self.let_go();
-        }
+        self.let_go(layer);
         let of_layer = self.of_layer(layer);
         let first = of_layer.start;
         self.certain.retain(|page| !of_layer.contains(page));
@@ -217,7 +219,7 @@ impl Table {
             }
         }
         layer_counts.misses.add(missing);
-        self.prefetch.demanded(missing as usize);
+        self.prefetch.demanded(missing as usize, together > 1);
     }
 
     /// The request is done with an expert.
@@ -274,7 +276,7 @@ impl Table {
 
     /// A chunk comes to `layer` next, which will take these experts, ascending, each with the tokens that do: probably, or for certain.
     pub fn expect(&mut self, layer: usize, experts: &[(u32, u32)], certain: bool) {
-        self.let_go();
+        self.let_go(self.coming_to);
         self.coming_to = layer;
         for (expert, tokens) in experts {
             let page = self.page(layer, *expert);
@@ -288,29 +290,44 @@ impl Table {
 
     #[cfg(test)]
     pub fn kept(&self) -> usize {
-        assert_eq!(
-            self.kept,
-            self.slots.iter().filter(|slot| slot.kept).count()
-        );
-        self.kept
+        let slots = self.slots.iter().filter(|slot| slot.kept);
+        assert_eq!(self.kept.len(), slots.count());
+        self.kept.len()
     }
 
-    /// Nothing is kept any more for the layer that was to come next.
-    fn let_go(&mut self) {
-        for page in self.coming.drain(..) {
-            self.prefetch.withdrawn(page);
-        }
-        for page in self.of_layer(self.coming_to) {
-            let slot = self.slot_of[page as usize] as usize;
-            let Some(state) = self.slots.get_mut(slot) else {
-                continue;
-            };
-            if std::mem::take(&mut state.kept) {
-                self.kept -= 1;
-                if state.content == Content::Page {
-                    self.policy.offer(slot, page);
-                }
+    /// Whether it pays to guess what a layer will take.
+    pub fn wants(&self, layer: usize, sight: Sight) -> bool {
+        (self.resident[layer] as usize) < self.experts && self.prefetch.wants(sight)
+    }
+
+    /// Nothing is kept any more for this layer, which has come, or to which another comes first.
+    fn let_go(&mut self, layer: usize) {
+        if layer == self.coming_to {
+            for page in self.coming.drain(..) {
+                self.prefetch.withdrawn(page);
             }
+        }
+        let of_layer = self.of_layer(layer);
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.retain(|page| {
+            let stays = !of_layer.contains(page);
+            if !stays {
+                self.offer_kept(*page);
+            }
+            stays
+        });
+        self.kept = kept;
+    }
+
+    /// A page that was kept may leave from now on, once it is read.
+    fn offer_kept(&mut self, page: u32) {
+        let slot = self.slot_of[page as usize] as usize;
+        let Some(state) = self.slots.get_mut(slot) else {
+            return;
+        };
+        state.kept = false;
+        if state.content == Content::Page {
+            self.policy.offer(slot, page);
         }
     }
 
@@ -336,7 +353,10 @@ impl Table {
         self.prefetch.advance();
         self.certain.clear();
         self.guesses.clear();
-        self.let_go();
+        self.let_go(self.coming_to);
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.drain(..).for_each(|page| self.offer_kept(page));
+        self.kept = kept;
     }
 
     /// Pages to fill free slots with, hottest first, and what their uses were worth.
@@ -352,7 +372,7 @@ impl Table {
         !self.demand.is_empty()
             || !self.certain.is_empty()
             || !self.guesses.is_empty()
-            || (!self.coming.is_empty() && self.kept < self.most_kept)
+            || (!self.coming.is_empty() && self.can_keep())
             || !self.warm.is_empty()
             || self.standing_back > 0
     }
@@ -379,7 +399,7 @@ impl Table {
         if self.demand_reading > 0 {
             return None;
         }
-        while self.kept < self.most_kept
+        while self.can_keep()
             && let Some(page) = self.coming.pop_front()
         {
             if self.resident(page) {
@@ -389,10 +409,7 @@ impl Table {
                 self.coming.push_front(page);
                 break;
             };
-            let job = self.start(page, slot, Origin::Guess, counts);
-            self.slots[slot].kept = true;
-            self.kept += 1;
-            return Some(job);
+            return Some(self.start(page, slot, Origin::Guess, counts));
         }
         while let Some((page, guess)) = self.guesses.pop_front() {
             if self.resident(page) {
@@ -417,14 +434,25 @@ impl Table {
         None
     }
 
+    /// Whether what is read ahead now can stay until it is wanted.
+    fn can_keep(&self) -> bool {
+        self.kept.len() < self.most_kept
+    }
+
     fn start(&mut self, page: u32, slot: usize, origin: Origin, counts: &Counts) -> Job {
+        let ahead = matches!(origin, Origin::Certain | Origin::Guess);
+        let kept = ahead && self.can_keep();
         self.slots[slot] = Slot {
             page,
             content: Content::Reading(origin),
-            ahead: matches!(origin, Origin::Certain | Origin::Guess),
-            kept: false,
+            ahead,
+            kept,
         };
+        if kept {
+            self.kept.push(page);
+        }
         self.slot_of[page as usize] = slot as u32;
+        self.resident[page as usize / self.experts] += 1;
         if origin == Origin::Demand {
             self.demand_reading += 1;
         } else {
@@ -464,10 +492,14 @@ impl Table {
         Some(slot as usize)
     }
 
-    /// A slot for what is not waited for: a free one, or that of something colder than the guess is worth.
+    /// A slot for what is not waited for: a free one, or that of something colder than the guess is worth. What came now and left again before its
+    /// layer asks would be read twice, so where nothing more can be kept there is none.
     fn slot_for_guess(&mut self, page: u32, likelihood: f64, counts: &Counts) -> Option<usize> {
         if let Some(slot) = self.free.pop() {
             return Some(slot as usize);
+        }
+        if !self.can_keep() {
+            return None;
         }
         let slot = self.policy.victim(self.layer)?;
         // One use to come counts like one just made.
@@ -499,6 +531,7 @@ impl Table {
         self.policy.withhold(slot);
         let state = &mut self.slots[slot];
         self.slot_of[state.page as usize] = NONE;
+        self.resident[state.page as usize / self.experts] -= 1;
         state.content = Content::Nothing;
         if std::mem::take(&mut state.ahead) {
             counts.wasted.add(1);
@@ -532,9 +565,12 @@ impl Table {
             }
             Err(error) => {
                 self.slot_of[job.page as usize] = NONE;
+                self.resident[job.page as usize / self.experts] -= 1;
                 self.slots[job.slot].content = Content::Nothing;
                 self.slots[job.slot].ahead = false;
-                self.kept -= usize::from(std::mem::take(&mut self.slots[job.slot].kept));
+                if std::mem::take(&mut self.slots[job.slot].kept) {
+                    self.kept.retain(|page| *page != job.page);
+                }
                 self.free.push(job.slot as u32);
                 match wanted {
                     Some(expert) => {
@@ -567,13 +603,91 @@ mod tests {
     fn a_guess_that_was_not_read_was_no_waste() {
         let counts = Counts::new(5, 40, 1);
         let mut table = Table::new(5, 8, 2, 40, true);
-        // Seven experts of demand allow the waste of one (0.15 x 7).
-        let seven: Vec<(u32, u32)> = (0..7).map(|expert| (expert, 1)).collect();
-        table.begin(0, &seven, &counts);
-        table.end(&seven);
+        // Three experts of demand allow one doubtful guess (0.2 x 3), and seven no wrong one beside it (0.2 x 7 = 1.4).
+        let three = [(0, 1), (1, 1), (2, 1)];
+        table.begin(0, &three, &counts);
+        table.end(&three);
         guessed(&mut table, &counts, 1, 5);
         guessed(&mut table, &counts, 2, 4);
         table.guess(3, Sight::LayerBefore, &[5]);
         assert_eq!(table.guesses.len(), 1);
+    }
+
+    #[test]
+    fn a_wrong_guess_that_was_read_was() {
+        let counts = Counts::new(5, 40, 1);
+        let mut table = Table::new(5, 8, 2, 40, true);
+        let three = [(0, 1), (1, 1), (2, 1)];
+        table.begin(0, &three, &counts);
+        table.end(&three);
+        table.demand.clear();
+        guessed(&mut table, &counts, 1, 5);
+        table.guess(2, Sight::LayerBefore, &[5]);
+        let job = table.next_job(&counts).map(|job| (job.page, job.origin));
+        assert_eq!(job, Some((2 * 8 + 5, Origin::Guess)));
+        table.begin(2, &[(4, 1), (7, 1)], &counts);
+        table.end(&[(4, 1), (7, 1)]);
+        table.guess(3, Sight::LayerBefore, &[5]);
+        assert_eq!(table.guesses.len(), 0);
+    }
+
+    #[test]
+    fn what_is_read_ahead_stays_until_its_layer_has_asked() {
+        let counts = Counts::new(5, 40, 1);
+        let mut table = Table::new(5, 8, 2, 8, true);
+        let read = |table: &mut Table| {
+            std::iter::from_fn(|| {
+                let job = table.next_job(&counts)?;
+                table.finish(job, Ok(()), &counts);
+                Some(job.page)
+            })
+            .collect::<Vec<_>>()
+        };
+        // All slots are full.
+        for first in [0, 2, 4, 6] {
+            let pair = [(first, 1), (first + 1, 1)];
+            table.begin(0, &pair, &counts);
+            read(&mut table);
+            table.end(&pair);
+        }
+        table.step();
+        // What is foreseen is colder than all else, and still there when other layers have read what they miss. It is at most three
+        // of the six slots that can be spared.
+        for expert in 0..4 {
+            table.foresee(table.page(3, expert));
+        }
+        assert_eq!(read(&mut table), [24, 25, 26]);
+        for layer in [1, 2] {
+            let pair = [(3, 1), (4, 1)];
+            table.begin(layer, &pair, &counts);
+            assert_eq!(read(&mut table).len(), 2);
+            table.end(&pair);
+        }
+        assert!([24, 25, 26].iter().all(|page| table.is_whole(*page)));
+        assert_eq!(table.kept(), 3);
+        table.begin(3, &[(0, 1), (1, 1)], &counts);
+        assert_eq!((table.kept(), counts.useful.get()), (0, 2));
+        table.end(&[(0, 1), (1, 1)]);
+        // The one that was not taken is the first to leave.
+        table.begin(4, &[(0, 1)], &counts);
+        assert_eq!(read(&mut table), [32]);
+        assert!(!table.is_whole(26) && table.is_whole(24));
+    }
+
+    #[test]
+    fn nothing_is_guessed_about_a_layer_that_is_all_there() {
+        let counts = Counts::new(2, 16, 1);
+        let mut table = Table::new(2, 8, 2, 16, true);
+        let all: Vec<(u32, u32)> = (0..8).map(|expert| (expert, 1)).collect();
+        let pair = [(0, 1), (1, 1)];
+        for wanted in [&pair[..], &all] {
+            table.begin(1, wanted, &counts);
+            while let Some(job) = table.next_job(&counts) {
+                table.finish(job, Ok(()), &counts);
+            }
+            table.end(wanted);
+            assert_eq!(table.wants(1, Sight::LayerBefore), wanted.len() == 2);
+            assert_eq!(table.wants(1, Sight::BeforeAttention), wanted.len() == 2);
+        }
     }
 }

@@ -66,14 +66,14 @@ impl Moe {
             _ if is_chunk => Sight::Chunk,
             _ => return None,
         };
-        pager.wants(sight).then_some(sight)
+        pager.wants(layer, sight).then_some(sight)
     }
 
     /// Whether to guess what this layer takes while the one before computes its experts. Its inputs then have a form that fits both routers.
     pub fn before_layer(&self, pass: Pass<'_>, tokens: usize) -> bool {
         let paged = self.paged(pass).filter(|_| tokens == 1);
         matches!(self.choice, Choice::Score(_))
-            && paged.is_some_and(|(_, pager)| pager.wants(Sight::LayerBefore))
+            && paged.is_some_and(|(layer, pager)| pager.wants(layer, Sight::LayerBefore))
     }
 
     /// Guesses from the normed state x [n, D].
