@@ -54,7 +54,7 @@ impl Between {
 }
 
 /// What a time is made of that disk and processor shared.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shared {
     /// Seconds it took.
     pub seconds: f64,
@@ -65,6 +65,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// This, and then that.
+    pub fn and(self, then: Self) -> Self {
+        Self {
+            seconds: self.seconds + then.seconds,
+            computing: self.computing + then.computing,
+            reading: self.reading + then.reading,
+        }
+    }
+
     /// The shortest it can take.
     pub fn least(&self) -> f64 {
         self.computing.max(self.reading)
@@ -187,6 +196,7 @@ mod tests {
         assert!(of(6.0, 5.0, 6.2).is_balanced());
         assert!(!of(6.0, 5.0, 3.9).is_balanced());
         assert!(!of(6.0, 5.0, 0.0).is_balanced());
+        assert_eq!(of(6.0, 4.0, 5.0).and(of(1.0, 2.0, 3.0)), of(7.0, 6.0, 8.0));
         assert_eq!(of(1.0, 1.0, 2.0).distance(), of(1.0, 2.0, 1.0).distance());
     }
 

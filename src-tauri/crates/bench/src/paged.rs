@@ -20,8 +20,9 @@ use crate::{Error, Result};
 
 /// Tokens of a prompt that takes most experts of every layer and keeps the processor about as busy as the disk.
 pub(crate) const SHORT_PROMPT: usize = 32;
-/// Tokens that are measured once the cache is full.
-const MEASURED: usize = 48;
+/// Answers that are measured once the cache is full, and the tokens of each.
+const PIECES: usize = 4;
+const PIECE: usize = 24;
 /// How many sizes of the cache are tried for balance.
 const TRIES: usize = 6;
 
@@ -33,10 +34,38 @@ pub(crate) struct Paged<'a> {
     pub stop: &'a AtomicBool,
     /// GB/s of the disk right now.
     pub disk: &'a dyn Fn() -> Result<f64>,
-    /// Seconds for a token when every expert is in memory.
+    /// Seconds for a token when every expert is in memory, as measured before.
     pub resident: f64,
     /// Seconds for a prompt of [`SHORT_PROMPT`] tokens then.
     pub prompt: f64,
+}
+
+/// The model with every expert in memory, beside that whose experts come from the disk: what computing takes is measured around it, because a
+/// machine computes at another speed from one minute to the next.
+struct Whole(Option<Resident>);
+
+impl Whole {
+    /// Nothing where there is no room for both.
+    fn beside(of: &Paged) -> Result<Self> {
+        let options = Options {
+            threads: of.threads,
+            ..Options::default()
+        };
+        let whole = match Resident::open(of.path, &options, of.stop) {
+            Ok(whole) => Some(whole).filter(Resident::in_memory),
+            Err(Error::Engine(_)) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self(whole))
+    }
+
+    /// Seconds for a test now, or what was measured `before`.
+    fn seconds(&mut self, test: Test, before: f64, stop: &AtomicBool) -> Result<f64> {
+        match &mut self.0 {
+            Some(whole) => whole.seconds(test, stop),
+            None => Ok(before),
+        }
+    }
 }
 
 impl Paged<'_> {
@@ -46,10 +75,10 @@ impl Paged<'_> {
         report.lines.push(self.cold()?);
         says("Measuring how fast experts come from the disk");
         self.misses(&mut report.lines)?;
-        says("Measuring a prompt that comes from the disk");
-        self.streaming(&mut report.lines)?;
         says("Measuring answers with disk and processor equally busy");
-        self.balanced(report)
+        self.balanced(report)?;
+        says("Measuring a prompt that comes from the disk");
+        self.streaming(&mut report.lines)
     }
 
     fn options(&self, cache_bytes: u64, without_guesses: bool) -> Options {
@@ -130,30 +159,37 @@ impl Paged<'_> {
         let slots = 2 * experts.all / experts.layers.max(1);
         let options = self.options(slots * experts.slot_bytes(), false);
         let mut paged = Resident::cold(self.path, &options)?;
+        let mut whole = Whole::beside(self)?;
+        let prompt = Test::Prompt(SHORT_PROMPT);
         let mut rounds = Vec::new();
         for _ in 0..self.rounds.min(3) {
+            let alone = whole.seconds(prompt, self.prompt, self.stop)?;
             let (disk, before) = ((self.disk)()?, counted(&paged)?);
-            let seconds = paged.seconds(Test::Prompt(SHORT_PROMPT), self.stop)?;
+            let seconds = paged.seconds(prompt, self.stop)?;
             let between = Between::new(&before, &counted(&paged)?);
             let disk = (disk + (self.disk)()?) / 2.0;
-            let reading = between.needed() / disk;
-            rounds.push([seconds, reading, between.read_of_needed()]);
+            let alone = (alone + whole.seconds(prompt, self.prompt, self.stop)?) / 2.0;
+            let shared = Shared {
+                seconds,
+                computing: alone,
+                reading: between.needed() / disk,
+            };
+            rounds.push((shared, between.read_of_needed()));
         }
-        let middle = |of: fn(&[f64; 3]) -> f64| median(rounds.iter().map(of));
-        let (seconds, reading) = (middle(|r| r[0]), middle(|r| r[1]));
-        let least = reading.max(self.prompt);
+        let middle = |of: fn(&(Shared, f64)) -> f64| median(rounds.iter().map(of));
         let name = format!(
-            "A prompt of {SHORT_PROMPT} tokens; alone, computing {:.1} s, reading {reading:.1} s",
-            self.prompt
+            "A prompt of {SHORT_PROMPT} tokens; alone, computing {:.1} s, reading {:.1} s",
+            middle(|r| r.0.computing),
+            middle(|r| r.0.reading)
         );
         lines.push(
-            Line::plain("pager.prompt", name, seconds, Unit::Seconds)
-                .of(least, seconds / least)
+            Line::plain("pager.prompt", name, middle(|r| r.0.seconds), Unit::Seconds)
+                .of(middle(|r| r.0.least()), middle(|r| r.0.share()))
                 .bar(Bar::most(1.2, Some(1.1))),
         );
         let name = "Bytes read for a prompt over those that were missing";
         lines.push(
-            Line::plain("pager.prompt-bytes", name, middle(|r| r[2]), Unit::Ratio)
+            Line::plain("pager.prompt-bytes", name, middle(|r| r.1), Unit::Ratio)
                 .bar(Bar::most(1.02, Some(1.0))),
         );
         Ok(())
@@ -166,16 +202,21 @@ impl Paged<'_> {
         // If each expert is taken as often. Popular ones are in memory sooner than others, so the first guess is wrong.
         let missing = experts.missing(self.resident * (self.disk)()? * 1e9);
         let mut slots = search.nearest((experts.all as f64 * (1.0 - missing)) as u64);
-        let mut best: Option<Answered> = None;
+        let mut best: Option<Tried> = None;
+        // Of the first model: later ones share the process with what those before have left.
+        let mut memory = None;
         for _ in 0..TRIES {
             let Some(now) = slots else { break };
-            let answered = self.answered(now, &experts)?;
-            let ratio = answered.shared.ratio();
+            let tried = self.tried(now, &experts)?;
+            memory = memory.or_else(|| {
+                machine::resident_bytes().map(|used| (used, tried.paged.planned_bytes()))
+            });
+            let ratio = tried.shared.ratio();
             if best
                 .as_ref()
-                .is_none_or(|best| answered.shared.distance() < best.shared.distance())
+                .is_none_or(|best| tried.shared.distance() < best.shared.distance())
             {
-                best = Some(answered);
+                best = Some(tried);
             }
             slots = match best.as_ref().is_some_and(|best| best.shared.is_balanced()) {
                 true => None,
@@ -183,7 +224,7 @@ impl Paged<'_> {
             };
         }
         match best {
-            Some(best) => best.tell(report, experts.all),
+            Some(best) => self.answered(best, memory)?.tell(report, experts.all),
             None => report.notes.push(
                 "Disk and processor were not measured together: the model has too few experts."
                     .into(),
@@ -192,26 +233,61 @@ impl Paged<'_> {
         Ok(())
     }
 
-    /// One such measurement.
-    fn answered(&self, slots: u64, experts: &Experts) -> Result<Answered> {
+    /// One size of the cache: filled, and one answer, beside what computing took before.
+    fn tried(&self, slots: u64, experts: &Experts) -> Result<Tried> {
         let options = self.options(slots * experts.slot_bytes(), false);
         let mut paged = Resident::cold(self.path, &options)?;
-        paged.seconds(Test::Answer(2 * MEASURED), self.stop)?;
-        let (disk, before) = ((self.disk)()?, counted(&paged)?);
-        let seconds = paged.seconds(Test::Answer(MEASURED), self.stop)?;
-        let between = Between::new(&before, &counted(&paged)?);
-        let disk = (disk + (self.disk)()?) / 2.0;
-        Ok(Answered {
+        paged.seconds(Test::Answer(4 * PIECE), self.stop)?;
+        let shared = self.piece(&mut paged, &mut Whole(None))?;
+        Ok(Tried {
             slots,
-            shared: Shared {
-                seconds,
-                computing: self.resident * MEASURED as f64,
-                reading: between.needed() / disk,
-            },
-            wasted: between.wasted(),
-            memory: machine::resident_bytes().map(|now| (now, paged.planned_bytes())),
+            paged,
+            shared,
         })
     }
+
+    /// Answers with that size, each amid two with every expert in memory.
+    fn answered(&self, tried: Tried, memory: Option<(u64, u64)>) -> Result<Answered> {
+        let Tried {
+            slots, mut paged, ..
+        } = tried;
+        let mut whole = Whole::beside(self)?;
+        let mut shared = Shared::default();
+        let before = counted(&paged)?;
+        for _ in 0..PIECES {
+            shared = shared.and(self.piece(&mut paged, &mut whole)?);
+        }
+        Ok(Answered {
+            slots,
+            shared,
+            wasted: Between::new(&before, &counted(&paged)?).wasted(),
+            memory,
+        })
+    }
+
+    /// One answer.
+    fn piece(&self, paged: &mut Resident, whole: &mut Whole) -> Result<Shared> {
+        let (piece, known) = (Test::Answer(PIECE), self.resident * PIECE as f64);
+        let disk = (self.disk)()?;
+        let alone = whole.seconds(piece, known, self.stop)?;
+        let before = counted(paged)?;
+        let seconds = paged.seconds(piece, self.stop)?;
+        let needed = Between::new(&before, &counted(paged)?).needed();
+        let alone = alone + whole.seconds(piece, known, self.stop)?;
+        let disk = (disk + (self.disk)()?) / 2.0;
+        Ok(Shared {
+            seconds,
+            computing: alone / 2.0,
+            reading: needed / disk,
+        })
+    }
+}
+
+/// A size of the cache that was tried.
+struct Tried {
+    slots: u64,
+    paged: Resident,
+    shared: Shared,
 }
 
 /// Answers with some of the experts in memory.
@@ -227,8 +303,9 @@ impl Answered {
     fn tell(&self, report: &mut Report, all: u64) {
         let (slots, shared) = (self.slots, &self.shared);
         let (computing, reading) = (shared.computing, shared.reading);
+        let tokens = PIECES * PIECE;
         let name =
-            format!("{MEASURED} tokens; alone, computing {computing:.1} s, reading {reading:.1} s");
+            format!("{tokens} tokens; alone, computing {computing:.1} s, reading {reading:.1} s");
         let line = Line::plain("pager.overlap", name, shared.seconds, Unit::Seconds)
             .of(shared.least(), shared.share());
         report.lines.push(match shared.is_balanced() {
