@@ -28,4 +28,5 @@ pub mod q8_0;
 pub mod rounding;
 mod selftest;
 pub mod team;
+pub mod threads;
 pub mod vector;

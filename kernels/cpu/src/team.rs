@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
 
+use crate::threads::{self, Refused};
+
 /// How often a waiting member looks before it sleeps: some tens of microseconds, longer than most pauses within a token and far shorter than
 /// anything a person notices of a busy processor.
 const LOOKS: u32 = if cfg!(miri) { 4 } else { 2_000 };
@@ -239,12 +241,12 @@ impl Team {
     /// from 0 on.
     ///
     /// # Errors
-    /// What the system says when it does not start a thread; those already started end.
+    /// When the system does not start a thread; those already started end.
     pub fn new(
         threads: usize,
         processors: usize,
         begin: impl Fn(usize) + Send + Sync + 'static,
-    ) -> std::io::Result<Self> {
+    ) -> Result<Self, Refused> {
         let threads = threads.max(1);
         let crowd = threads > processors;
         let part = |_| Part {
@@ -270,8 +272,7 @@ impl Team {
         let begin = Arc::new(begin);
         for member in 0..threads {
             let (shared, begin, desk) = (team.shared.clone(), begin.clone(), team.leader.clone());
-            let thread = std::thread::Builder::new().name(format!("engine-{member}"));
-            let thread = thread.spawn(move || {
+            let thread = threads::start(format!("engine-{member}"), move || {
                 begin(member);
                 if member == 0 {
                     LEADS.set(Arc::as_ptr(&shared));

@@ -81,7 +81,7 @@ pub(crate) enum Error {
     #[error("FaStar made a mistake of its own at {place}.")]
     Panic { place: String },
     #[error("FaStar could not start a thread.")]
-    Thread(std::io::Error),
+    Thread(#[from] fastar_kernels::threads::Refused),
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
@@ -333,7 +333,7 @@ fn from_engine(error: &fastar_engine::Error) -> ApiError {
             ErrorCode::NoModel,
             Some("Close other programs, or choose a smaller expert cache."),
         ),
-        Engine::Cancelled => (ErrorCode::Internal, None),
+        Engine::Threads(_) | Engine::Cancelled => (ErrorCode::Internal, None),
     };
     ApiError {
         code,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fastar_api::{ApiError, ModelInfo, ModelMemory, ModelState, Paging, PagingLayer, PagingStep};
 use fastar_engine::{Cancel, Options, Statistics};
+use fastar_kernels::threads;
 
 use crate::Told;
 use crate::error::{Error, Result, guard, lock};
@@ -172,16 +173,14 @@ impl Models {
             (before, state.wish, state.shown.clone())
         };
         let models = Arc::clone(self);
-        let spawned = std::thread::Builder::new()
-            .name("fastar-loading".into())
-            .spawn(move || models.reload_now(before, wish));
+        let spawned = threads::start("fastar-loading", move || models.reload_now(before, wish));
         match spawned {
             Ok(_) => Ok(shown),
             Err(error) => Ok(self.without_thread(error)),
         }
     }
 
-    fn without_thread(&self, error: std::io::Error) -> ModelState {
+    fn without_thread(&self, error: threads::Refused) -> ModelState {
         let mut state = lock(&self.state);
         let in_use = state.in_use.as_ref().map(|loaded| loaded.info.clone());
         state.shown = ModelState::Failed {
@@ -235,9 +234,8 @@ impl Models {
             (state.wish, state.shown.clone())
         };
         let models = Arc::clone(self);
-        let spawned = std::thread::Builder::new()
-            .name("fastar-loading".into())
-            .spawn(move || models.load_now(&source, remember, wish));
+        let work = move || models.load_now(&source, remember, wish);
+        let spawned = threads::start("fastar-loading", work);
         if let Err(error) = spawned {
             return Ok(self.without_thread(error));
         }

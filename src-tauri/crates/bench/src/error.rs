@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use fastar_kernels::threads::Refused;
+
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -23,8 +25,8 @@ pub enum Error {
         context: usize,
     },
     /// The system gives no threads.
-    #[error("The threads to measure with could not be started: {0}.")]
-    Threads(io::Error),
+    #[error(transparent)]
+    Threads(#[from] Refused),
     /// The system gives no memory.
     #[error("There is no memory to measure with: {0}.")]
     Memory(io::Error),

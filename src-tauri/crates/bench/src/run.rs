@@ -111,8 +111,7 @@ pub fn run(
         level,
         teams: [Threads::new(1), Threads::new(threads)]
             .into_iter()
-            .collect::<std::io::Result<Vec<_>>>()
-            .map_err(Error::Threads)?,
+            .collect::<std::result::Result<Vec<_>, _>>()?,
         report: Report {
             about: About {
                 processor: machine::processor(),

@@ -27,6 +27,9 @@ pub enum Failure {
     /// A problem of the server.
     #[error(transparent)]
     Server(#[from] fastar_server::Error),
+    /// The system starts no more threads.
+    #[error(transparent)]
+    Threads(#[from] fastar_kernels::threads::Refused),
     /// The answer could not be written where it should go.
     #[error("The output could not be written: {0}.")]
     Output(io::Error),

@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fastar_app::jobs::Steering;
 use fastar_engine::Cancel;
+use fastar_kernels::threads;
 
 use crate::failure::Failure;
+use crate::limits;
 
 /// What shells add to a signal's number.
 const SIGNALLED: u8 = 128;
@@ -21,7 +23,7 @@ const SIGTERM: u8 = 15;
 static LAST: AtomicU8 = AtomicU8::new(SIGINT);
 /// The work that the next signal stops.
 static CURRENT: Mutex<Option<Work>> = Mutex::new(None);
-/// A folder that must not outlive the program.
+/// A folder or file that must not outlive the program.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// Looked at by work on model files.
 static FILE_WORK: AtomicBool = AtomicBool::new(false);
@@ -37,8 +39,9 @@ pub fn exit_code() -> u8 {
     SIGNALLED + LAST.load(Ordering::Relaxed)
 }
 
-/// Takes over Ctrl+C and the like. Called once, before anything slow.
+/// Takes over Ctrl+C and the like. Called once, before anything slow; what the system gives is [looked at](limits::check) here, too.
 pub fn take_over() -> Result<(), Failure> {
+    limits::check()?;
     let failed =
         |e: std::io::Error| Failure::Error(format!("Ctrl+C could not be taken over: {e}."));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -50,17 +53,15 @@ pub fn take_over() -> Result<(), Failure> {
         let _entered = runtime.enter();
         Signals::listen().map_err(failed)?
     };
-    std::thread::Builder::new()
-        .name("fastar-signals".into())
-        .spawn(move || {
-            runtime.block_on(async {
-                loop {
-                    asked_to_end(signals.next().await);
-                }
-            });
-        })
-        .map(drop)
-        .map_err(failed)
+    let work = move || {
+        runtime.block_on(async {
+            loop {
+                asked_to_end(signals.next().await);
+            }
+        });
+    };
+    threads::start("fastar-signals", work)?;
+    Ok(())
 }
 
 #[cfg(unix)]
@@ -152,13 +153,21 @@ fn asked_to_end(signal: u8) {
         if let Some(folder) = temporary().take() {
             // The work may put something new into it meanwhile. What stays nevertheless the next run finds.
             let mut tries = 0..3;
-            while std::fs::remove_dir_all(&folder).is_err() && tries.next().is_some() {}
+            while remove(&folder).is_err() && tries.next().is_some() {}
         }
         std::process::exit(i32::from(exit_code()));
     }
 }
 
-/// While `work` runs, a signal that ends the program at once removes this folder first.
+/// Removes a folder with what is in it, or a file.
+fn remove(path: &Path) -> std::io::Result<()> {
+    match path.is_dir() {
+        true => std::fs::remove_dir_all(path),
+        false => std::fs::remove_file(path),
+    }
+}
+
+/// While `work` runs, a signal that ends the program at once removes this folder or file first.
 pub fn removes<R>(folder: &Path, work: impl FnOnce() -> R) -> R {
     *temporary() = Some(folder.to_owned());
     let result = work();

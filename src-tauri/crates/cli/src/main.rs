@@ -11,6 +11,7 @@ mod doctor;
 mod download;
 mod failure;
 mod interrupt;
+mod limits;
 mod logits;
 mod model;
 mod models;
@@ -25,8 +26,10 @@ mod tools;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use std::thread::Builder;
 
 use clap::Parser as _;
+use fastar_kernels::threads;
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -38,16 +41,15 @@ use failure::Failure;
 const STACK_BYTES: usize = 8 << 20;
 
 fn main() -> ExitCode {
-    let run = std::thread::Builder::new()
-        .name("fastar".into())
-        .stack_size(STACK_BYTES)
-        .spawn(fastar);
+    limits::too_large_files_are_errors();
+    let thread = Builder::new().name("fastar".into()).stack_size(STACK_BYTES);
+    let run = threads::start_with(thread, fastar);
     match run.map(std::thread::JoinHandle::join) {
         Ok(Ok(code)) => code,
         // What happened was told where it happened.
         Ok(Err(_)) => ExitCode::from(101),
-        Err(error) => {
-            terminal::note(&format!("fastar: No thread could be started: {error}."));
+        Err(refused) => {
+            terminal::note(&format!("fastar: {refused}"));
             ExitCode::FAILURE
         }
     }

@@ -4,14 +4,22 @@ use std::sync::Arc;
 
 use fastar_api::Face;
 use fastar_app::App;
+use fastar_kernels::threads;
 
 use crate::arguments::ServeOptions;
 use crate::failure::Failure;
-use crate::model;
 use crate::terminal::{self, Answers};
+use crate::{limits, model};
+
+/// Threads for the commands of pages, for the app's own work and for a small model; a large one starts more and says when it cannot.
+const APP_THREADS: usize = 16;
 
 /// Takes the port first, so that a taken one is known before anything slow, then opens the app and serves until asked to end.
 pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
+    limits::check()?;
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    // The runtime would panic or wait for ever for threads that do not come.
+    threads::room(workers + APP_THREADS)?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|e| Failure::Error(format!("The server's threads could not be started: {e}.")))?;
     runtime.block_on(async {

@@ -338,8 +338,7 @@ fn team(asked: Option<usize>, processors: &Processors) -> Result<(Team, Option<S
             stay_on(processor);
         }
     };
-    let team = Team::new(threads, processors.affordable(processors.allowed), begin)
-        .map_err(|e| Error::Input(format!("{threads} threads could not be started: {e}.")))?;
+    let team = Team::new(threads, processors.affordable(processors.allowed), begin)?;
     Ok((team, warning))
 }
 

@@ -1,5 +1,7 @@
 //! What can go wrong between a container and an answer.
 
+use fastar_kernels::threads::Refused;
+
 /// Errors of the engine. Each is one sentence that says what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -37,6 +39,9 @@ pub enum Error {
     /// The system refused memory.
     #[error("{0}")]
     Memory(String),
+    /// The system starts no more threads.
+    #[error(transparent)]
+    Threads(#[from] Refused),
     /// A saved session could not be written, read or used; the conversation is read again instead.
     #[error("{0}")]
     SessionFile(String),

@@ -4,6 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use fastar_kernels::threads::Refused;
+
 /// Errors of this crate. Whatever happens, bytes that arrived stay on the disk and the next attempt goes on from them.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -15,6 +17,9 @@ pub enum Error {
         /// Why.
         problem: String,
     },
+    /// The system starts no more threads.
+    #[error(transparent)]
+    Threads(#[from] Refused),
     /// Not the name of a repository or revision.
     #[error(
         "{name:?} is not {what}. A repository is written OWNER/NAME, a revision as a branch, tag or commit."

@@ -58,6 +58,10 @@ const MOST_FILES: usize = 100_000;
 #[derive(Clone)]
 pub struct Hub(Arc<Inner>);
 
+/// Threads that the network is used on, and that files are written and names looked up on.
+const WORKERS: usize = 2;
+const BLOCKING: usize = 4;
+
 struct Inner {
     settings: Settings,
     web: Arc<Web>,
@@ -87,8 +91,10 @@ impl Hub {
     /// [`Error::Setting`] names the one that cannot be used.
     pub fn new(settings: Settings) -> Result<Self> {
         let web = Arc::new(Web::new(&settings)?);
+        // The runtime would wait for ever for threads that do not come.
+        fastar_kernels::threads::room(WORKERS + BLOCKING)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(WORKERS)
             .thread_name("hub")
             .enable_all()
             .build()

@@ -5,8 +5,11 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+
+use fastar_kernels::threads::share;
 
 use crate::Memory;
 
@@ -69,24 +72,23 @@ pub fn forget(path: &Path) -> io::Result<()> {
 pub fn read(file: &File, places: &[u64], length: usize, threads: usize) -> io::Result<Reads> {
     let next = AtomicUsize::new(0);
     let start = Instant::now();
-    std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..threads)
-            .map(|_| {
-                scope.spawn(|| -> io::Result<()> {
-                    let mut piece = Memory::new(length)?;
-                    while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        read_exact_at(file, &mut piece, *place)?;
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        readers.into_iter().try_for_each(|reader| {
-            reader
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a reading thread ended")))
-        })
-    })?;
+    let failed = OnceLock::new();
+    let work = || -> io::Result<()> {
+        let mut piece = Memory::new(length)?;
+        while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+            read_exact_at(file, &mut piece, *place)?;
+        }
+        Ok(())
+    };
+    share(threads, || {
+        if let Err(error) = work() {
+            // The first one is told.
+            let _ = failed.set(error);
+        }
+    });
+    if let Some(error) = failed.into_inner() {
+        return Err(error);
+    }
     Ok(Reads {
         bytes: (places.len() * length) as u64,
         seconds: start.elapsed().as_secs_f64(),

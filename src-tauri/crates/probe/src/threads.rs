@@ -1,11 +1,11 @@
 //! Threads to measure with.
 
 use std::fmt;
-use std::io;
 use std::time::Instant;
 
 use fastar_kernels::processors::{Processors, stay_on};
 use fastar_kernels::team::Team;
+use fastar_kernels::threads::Refused;
 
 /// Threads where an engine with as many has its own, which stay on a core each where the engine's do. What they can do at most is then a limit for the
 /// engine.
@@ -16,11 +16,11 @@ impl Threads {
     ///
     /// # Errors
     /// When the system gives no more threads.
-    pub fn new(count: usize) -> io::Result<Self> {
+    pub fn new(count: usize) -> Result<Self, Refused> {
         Self::on(Processors::find(), count)
     }
 
-    fn on(processors: Processors, count: usize) -> io::Result<Self> {
+    fn on(processors: Processors, count: usize) -> Result<Self, Refused> {
         let at_once = processors.affordable(processors.allowed);
         let begin = move |thread| {
             if let Some(processor) = processors.place(thread, count) {

@@ -17,6 +17,7 @@ use fastar_api::{
     TokenCount,
 };
 use fastar_engine::{Conversation, Event, Sampling};
+use fastar_kernels::threads;
 
 pub use live::Listener;
 use live::{Live, TELL_EVERY};
@@ -146,10 +147,7 @@ impl Generation {
         }));
         let spawn = |name: &str, body: fn(&Shared)| {
             let shared = Arc::clone(&shared);
-            std::thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || body(&shared))
-                .map_err(Error::Thread)
+            threads::start(name, move || body(&shared))
         };
         let threads = vec![
             spawn("fastar-answers", Shared::answer_in_turn)?,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fastar_fst::{Checkpoint, ShardHeader};
 use fastar_hub::{Hub, Options, RemoteFile, Snapshot};
+use fastar_kernels::threads;
 use serde::Deserialize;
 
 use super::Result;
@@ -208,23 +209,19 @@ fn headers(
 ) -> Result<Vec<ShardHeader>> {
     let next = AtomicUsize::new(0);
     let found: Mutex<Vec<(usize, Result<ShardHeader>)>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..READS_AT_ONCE.min(files.len()) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(file) = files.get(number) else {
-                        return;
-                    };
-                    let header = header(hub, file, folder, steering);
-                    let failed = header.is_err();
-                    lock(&found).push((number, header));
-                    if failed {
-                        // The others stop soon.
-                        next.store(files.len(), Ordering::Relaxed);
-                    }
-                }
-            });
+    threads::share(READS_AT_ONCE.min(files.len()), || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(file) = files.get(number) else {
+                return;
+            };
+            let header = header(hub, file, folder, steering);
+            let failed = header.is_err();
+            lock(&found).push((number, header));
+            if failed {
+                // The others stop soon.
+                next.store(files.len(), Ordering::Relaxed);
+            }
         }
     });
     let mut found = found

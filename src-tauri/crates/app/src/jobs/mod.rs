@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use fastar_api::{Job, JobKind, JobState};
+use fastar_kernels::threads;
 
 pub use rate::Rate;
 pub use work::{Ended, Leftover, Order, Report, Steering, Workshop};
@@ -288,10 +289,7 @@ impl Jobs {
         threads.retain(|(_, thread)| !thread.is_finished());
         if !threads.iter().any(|(of, _)| *of == kind) {
             let inner = Arc::clone(&self.inner);
-            let thread = std::thread::Builder::new()
-                .name("fastar-job".into())
-                .spawn(move || inner.run(kind))
-                .map_err(Error::Thread)?;
+            let thread = threads::start("fastar-job", move || inner.run(kind))?;
             threads.push((kind, thread));
         }
         Ok(())

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use fastar_fst::Container;
+use fastar_kernels::threads;
 use twox_hash::xxhash3_64::Hasher;
 
 use super::arena::Arena;
@@ -118,11 +119,7 @@ impl Dense {
                 failure.get_or_insert(error);
             }
         };
-        std::thread::scope(|scope| {
-            for _ in 0..THREADS.min(pieces.len()) {
-                scope.spawn(|| note(work()));
-            }
-        });
+        threads::share(THREADS.min(pieces.len()), || note(work()));
         match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
             None => Ok(dense),

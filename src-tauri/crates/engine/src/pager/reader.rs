@@ -9,6 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use fastar_kernels::threads;
+
 use super::Shared;
 use super::disk::read_whole;
 use super::table::{Job, Origin, Table};
@@ -24,12 +26,9 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
     (0..THREADS)
         .map(|number| {
             let shared = Arc::clone(shared);
-            std::thread::Builder::new()
-                .name(format!("pager-{number}"))
-                .spawn(move || work(&shared))
-                .map_err(|e| {
-                    Error::Input(format!("A thread for reading could not be started: {e}."))
-                })
+            Ok(threads::start(format!("pager-{number}"), move || {
+                work(&shared)
+            })?)
         })
         .collect()
 }

@@ -1,0 +1,65 @@
+//! What the system lets this program have, looked at before anything begins: some of what is below could only panic or wait for ever for
+//! files and memory that it does not get. Threads have a place of their own, [`fastar_kernels::threads`].
+
+#[cfg(unix)]
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::failure::Failure;
+
+/// A file that grows beyond `ulimit -f` is then an error like a full disk, and not the end of the program without a word.
+#[cfg(unix)]
+pub fn too_large_files_are_errors() {
+    // SAFETY: nothing is run by the signal, which is ignored from here on.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
+#[cfg(not(unix))]
+pub fn too_large_files_are_errors() {}
+
+/// Files and connections that are open at once at most, generously.
+const FILES: u64 = 64;
+/// As many as are asked for where that is only a matter of asking: a download has many connections.
+const FILES_WISHED: u64 = 4096;
+/// Address space of the program, its threads' stacks, and small models.
+const ADDRESSES: u64 = 512 << 20;
+/// What each thread takes of it, besides its stack: the C library reserves memory for each.
+const ADDRESSES_OF_A_THREAD: u64 = 64 << 20;
+
+/// Whether there is enough for a model or a server. With fewer files allowed than could be had, more are asked for.
+#[cfg(unix)]
+pub fn check() -> Result<(), Failure> {
+    let files = getrlimit(Resource::Nofile);
+    if let Some(now) = files.current.filter(|now| *now < FILES_WISHED) {
+        let most = files.maximum.unwrap_or(FILES_WISHED).min(FILES_WISHED);
+        let mut wished = files;
+        wished.current = Some(most.max(now));
+        if let Err(error) = setrlimit(Resource::Nofile, wished) {
+            tracing::debug!(%error, "no more files than before");
+        }
+    }
+    let files = getrlimit(Resource::Nofile).current;
+    if let Some(few) = files.filter(|files| *files < FILES) {
+        return Err(Failure::Error(format!(
+            "This computer lets FaStar open only {few} files at once, and it needs {FILES}. Raise the limit (`ulimit -n {FILES_WISHED}`) and try again."
+        )));
+    }
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    // Those that compute, that read, and that serve.
+    let needed = ADDRESSES + (2 * threads + 8) * ADDRESSES_OF_A_THREAD;
+    let addresses = getrlimit(Resource::As).current;
+    if let Some(few) = addresses.filter(|bytes| *bytes < needed) {
+        return Err(Failure::Error(format!(
+            "This computer lets FaStar use only {} of address space, and it needs {} and as much as the model has. Raise the limit (`ulimit -v unlimited`) and try again.",
+            fastar_fst::size(few),
+            fastar_fst::size(needed)
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub fn check() -> Result<(), Failure> {
+    Ok(())
+}
