@@ -58,7 +58,7 @@ pub enum Error {
     },
     /// Shorter or longer than its header says.
     #[error(
-        "{name} is incomplete or was changed: it has {actual} bytes and its header says {expected}. Copy or convert it again."
+        "{name} is incomplete or was changed: it has {actual} bytes and its header says {expected}. `fastar repair` cannot mend that: copy, download or convert it again."
     )]
     Length {
         /// The file.
@@ -75,6 +75,14 @@ pub enum Error {
         name: String,
         /// Which field, and why it cannot be right.
         what: String,
+    },
+    /// What says where everything is does not match its checksum.
+    #[error(
+        "{name} is damaged: the checksum of its header and directory does not match, and without them nothing in it can be mended. Copy, download or convert it again."
+    )]
+    Index {
+        /// The file.
+        name: String,
     },
     /// Bytes that do not match their checksum.
     #[error(
@@ -242,7 +250,14 @@ impl Error {
         let why = match source.kind() {
             io::ErrorKind::StorageFull => "the disk is full",
             io::ErrorKind::QuotaExceeded => "the disk quota is used up",
-            io::ErrorKind::FileTooLarge => "the file system does not allow files this large",
+            io::ErrorKind::FileTooLarge => {
+                return Self::NoSpace {
+                    message: format!(
+                        "Could not {action} {}: neither the file system nor a limit on this program (`ulimit -f`) may allow files this large. Raise the limit or choose another folder.",
+                        shown_path(path)
+                    ),
+                };
+            }
             _ => {
                 return Self::Io {
                     action,
@@ -276,6 +291,26 @@ pub(crate) fn shown(name: &str) -> String {
     match name.char_indices().nth(MOST) {
         None => format!("{name:?}"),
         Some((cut, _)) => format!("{:?}...", &name[..cut]),
+    }
+}
+
+/// What is wrong with a JSON text, and where, in words for people: what follows "it".
+pub(crate) fn json_problem(error: &serde_json::Error) -> String {
+    use serde_json::error::Category;
+    let place = format!("line {}, column {}", error.line(), error.column());
+    let text = error.to_string();
+    let missing = text
+        .strip_prefix("missing field `")
+        .and_then(|rest| rest.split('`').next());
+    match (error.classify(), missing) {
+        (Category::Eof, _) => format!("is not valid JSON: it ends too early, at {place}"),
+        (Category::Data, Some(field)) => {
+            format!("lacks the field {}, at {place}", shown(field))
+        }
+        (Category::Data, None) => {
+            format!("has a value of the wrong kind at {place}")
+        }
+        (Category::Syntax | Category::Io, _) => format!("is not valid JSON at {place}"),
     }
 }
 

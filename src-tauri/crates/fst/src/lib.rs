@@ -8,8 +8,8 @@
 //!
 //! # The file, byte by byte
 //!
-//! All integers are little-endian. `align(n)` rounds up to a multiple of n; what lies between two parts is not read, and is zero in a file
-//! made by [`convert`].
+//! All integers are little-endian. `align(n)` rounds up to a multiple of n; what lies between two parts is zero in a file made by [`convert`].
+//! Nothing reads it but [`verify()`] and [`repair()`], for which other bytes there are damage: a whole file is the same byte by byte.
 //!
 //! | offset | length | what |
 //! |---|---|---|

@@ -27,7 +27,7 @@ const LEAST_MEAN_NORM: f64 = 0.3;
 pub enum Depth {
     /// Header, index, tokenizer and norms.
     Structure,
-    /// Every byte that means anything.
+    /// Every byte; of a file that was upgraded in place all but what belongs to nothing.
     Full,
 }
 
@@ -77,6 +77,7 @@ impl fmt::Display for Damage {
         )?;
         match &self.unreadable {
             Some(why) => write!(f, "cannot be read ({why})"),
+            None if self.part == Part::Padding(self.offset) => f.write_str("not zero"),
             None => f.write_str("the checksum does not match"),
         }
     }
@@ -97,6 +98,8 @@ pub enum Part {
         /// From 0.
         expert: usize,
     },
+    /// Bytes between two other parts, by where they begin. They mean nothing and are zero.
+    Padding(u64),
 }
 
 impl fmt::Display for Part {
@@ -105,6 +108,7 @@ impl fmt::Display for Part {
             Self::Tokenizer => f.write_str("tokenizer"),
             Self::Tensor(name) => write!(f, "tensor {}", shown(name)),
             Self::Expert { layer, expert } => write!(f, "expert {expert} of layer {layer}"),
+            Self::Padding(_) => f.write_str("padding"),
         }
     }
 }
@@ -220,7 +224,7 @@ impl CheckedPart {
         match &self.part {
             Part::Tokenizer => true,
             Part::Tensor(name) => is_layer_norm(name),
-            Part::Expert { .. } => false,
+            Part::Expert { .. } | Part::Padding(_) => false,
         }
     }
 }

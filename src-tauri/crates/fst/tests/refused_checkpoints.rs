@@ -269,7 +269,13 @@ fn a_config_that_cannot_be_is_named_by_field() {
     assert!(
         folder
             .refused()
-            .contains("config.json cannot be used: it is not valid JSON")
+            .contains("config.json cannot be used: it is not valid JSON at line 1, column 3.")
+    );
+    fs::write(folder.path.join("config.json"), "{\n\"a\": 1,\n").unwrap();
+    assert!(
+        folder
+            .refused()
+            .contains("it is not valid JSON: it ends too early, at line 3, column 0.")
     );
     fs::remove_file(folder.path.join("config.json")).unwrap();
     assert!(folder.refused().contains("has no config.json"));
@@ -307,7 +313,10 @@ fn a_foreign_tokenizer_is_refused_with_the_numbers() {
             &["no vocabulary"],
         ),
         (|t| *t = json!({"hello": 1}), &["no vocabulary"]),
-        (|t| *t = json!([1]), &["it is not a tokenizer"]),
+        (
+            |t| *t = json!([1]),
+            &["it is not a tokenizer: it has a value of the wrong kind at line 1, column "],
+        ),
         (
             |t| {
                 t["added_tokens"][0]["content"] = json!("<s>");

@@ -61,20 +61,60 @@ fn a_whole_file_is_found_whole_and_every_byte_of_it_is_looked_at() {
     })
     .unwrap();
     assert!(report.is_good(), "{report:?}");
-    // All but header, index and the gaps of alignment.
+    // All but header and index, which were looked at before.
     let (_, index_end) = places(&bytes);
     let container = Container::open(&path).unwrap();
-    let weights: usize = container.tensors().map(|(_, t)| t.data.len()).sum();
-    let (layers, experts) = container.expert_counts();
-    let records = layers * experts * container.expert_layout().bytes;
-    let expected = (container.tokenizer().unwrap().len() + weights + records) as u64;
+    let expected = (bytes.len() - index_end) as u64;
     assert_eq!(report.checked_bytes, expected);
-    assert!(expected < bytes.len() as u64 - index_end as u64);
     assert_eq!(seen.first(), Some(&(0, expected)));
     assert_eq!(seen.last(), Some(&(expected, expected)));
     assert_eq!(report.identity, container.inspect().identity);
     let quick = check(&path, Depth::Structure);
     assert!(quick.is_good() && quick.checked_bytes < expected / 4);
+}
+
+#[test]
+fn bytes_between_the_parts_are_looked_at_and_mended_too() {
+    let (_folder, path, good) = demo();
+    let container = Container::open(&path).unwrap();
+    // Behind the tokenizer, which does not end where a tensor may begin.
+    let tokenizer = container.tokenizer().unwrap();
+    let gap = place(&container, tokenizer) as usize + tokenizer.len();
+    assert!(!gap.is_multiple_of(64));
+    drop(container);
+    let mut bytes = good.clone();
+    bytes[gap + 1] = 7;
+    fs::write(&path, &bytes).unwrap();
+    let report = check(&path, Depth::Full);
+    assert!(!report.is_good());
+    let [damage] = &report.damaged[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!(
+        (&damage.part, damage.offset),
+        (&Part::Padding(gap as u64), gap as u64)
+    );
+    assert!(damage.to_string().ends_with("not zero"), "{damage}");
+    let mut source = CheckpointFolder::open(&given("demo")).unwrap();
+    repair(&path, &report.damaged, &mut source, &GO_ON, &mut |_, _| {}).unwrap();
+    assert!(fs::read(&path).unwrap() == good);
+}
+
+#[test]
+fn nothing_is_advised_that_does_not_help() {
+    let (_folder, path, good) = demo();
+    let refusal = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        verify(&path, Depth::Full, &GO_ON, &mut |_, _| {})
+            .unwrap_err()
+            .to_string()
+    };
+    let mut index = good.clone();
+    index[200] ^= 1;
+    for error in [refusal(&index), refusal(&good[..good.len() - 1])] {
+        assert!(!error.contains("Mend it"), "{error}");
+        assert!(error.ends_with("download or convert it again."), "{error}");
+    }
 }
 
 #[test]
@@ -252,7 +292,10 @@ fn a_damaged_index_is_an_error_with_the_remedy() {
         let error = verify(&path, depth, &GO_ON, &mut |_, _| {})
             .unwrap_err()
             .to_string();
-        assert!(error.contains("Copy or convert it again"), "{error}");
+        assert!(
+            error.contains("Copy, download or convert it again"),
+            "{error}"
+        );
     }
 }
 

@@ -176,8 +176,9 @@ impl Output {
 
     /// What an error of writing means for a person: when the disk is full, how much is missing.
     pub fn write_error(&self, source: io::Error, still_needed: u64) -> Error {
+        let is_full = source.kind() != io::ErrorKind::FileTooLarge;
         let error = Error::io("write", &self.partial, source);
-        if !matches!(error, Error::NoSpace { .. }) {
+        if !matches!(error, Error::NoSpace { .. }) || !is_full {
             return error;
         }
         let free = free_bytes(&self.folder).unwrap_or(0);

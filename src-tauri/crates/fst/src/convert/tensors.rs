@@ -14,7 +14,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use twox_hash::xxhash3_64::Hasher;
 
 use super::checkpoint::{Checkpoint, INDEX, ShardHeader, read_header};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, json_problem, shown};
 
 const PIECE_BYTES: usize = 1 << 20;
 /// Problems of one kind that are listed by name.
@@ -248,8 +248,12 @@ impl Checkpoint {
         let Some(text) = &self.index else {
             return Ok(None);
         };
-        let index: Index = serde_json::from_slice(text)
-            .map_err(|e| fail(format!("{INDEX} is not a shard index ({e}).")))?;
+        let index: Index = serde_json::from_slice(text).map_err(|e| {
+            fail(format!(
+                "{INDEX} is not a shard index: it {}.",
+                json_problem(&e)
+            ))
+        })?;
         if index.weight_map.is_empty() {
             return Err(fail(format!("{INDEX} lists no tensors.")));
         }
@@ -329,11 +333,19 @@ impl ShardFile {
     }
 }
 
+/// What the header of a shard says of itself is in the words of the reader above; where it is no JSON, in ours.
+fn damaged_header(error: &serde_json::Error) -> String {
+    match error.is_data() {
+        true => format!("has a damaged header: {error}"),
+        false => format!("has a damaged header: it {}", json_problem(error)),
+    }
+}
+
 /// Reads and checks the header of a shard. The library's own reader is not used on whole files: it adds up hostile offsets without a
 /// check, keeps only the last of two tensors of one name, and needs the file in memory.
 fn parse(shard: &ShardHeader) -> std::result::Result<Vec<StoredTensor>, String> {
     let Header(mut tensors) =
-        serde_json::from_slice(&shard.header).map_err(|e| format!("has a damaged header: {e}"))?;
+        serde_json::from_slice(&shard.header).map_err(|e| damaged_header(&e))?;
     tensors.sort_by_key(|(_, info)| info.data_offsets);
     // Checks that offsets follow each other without gaps and every length fits shape and type.
     ShardMetadata::new(None, tensors.clone()).map_err(|e| format!("has a damaged header: {e}"))?;

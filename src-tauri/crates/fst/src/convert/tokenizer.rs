@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, json_problem, shown};
 
 /// DeepSeek's begin and end of sentence, and the config fields with their ids.
 const SPECIAL: [(&str, &str); 2] = [
@@ -44,10 +44,11 @@ pub(crate) fn check(text: &[u8], path: &Path, vocab: usize, config: &Value) -> R
     };
     // Only what is looked at is kept: the merges alone would take many times the file's size.
     let tokenizer: Tokenizer = serde_json::from_slice(text).map_err(|e| {
+        let problem = json_problem(&e);
         fail(if e.is_data() {
-            format!("it is not a tokenizer ({e}).")
+            format!("it is not a tokenizer: it {problem}.")
         } else {
-            format!("it is not valid JSON ({e}).")
+            format!("it {problem}.")
         })
     })?;
     let words = &tokenizer.model.vocab;

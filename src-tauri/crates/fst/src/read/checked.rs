@@ -1,10 +1,27 @@
 //! What has a checksum, and whether it matches: dense tensors when they are asked for, an expert's record the first time it is read.
 
+use std::hash::Hasher as _;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
+
+use twox_hash::xxhash3_64::Hasher;
 
 use super::{Container, Text};
 use crate::error::{Error, Result};
 use crate::verify::{CheckedPart, Part};
+
+/// XXH3-64 of so many zeros: less than a record's alignment between two parts.
+fn hash_of_zeros(bytes: u64) -> u64 {
+    let mut hasher = Hasher::new();
+    let zeros = [0; 4096];
+    let mut left = bytes;
+    while left > 0 {
+        let piece = left.min(zeros.len() as u64);
+        hasher.write(&zeros[..piece as usize]);
+        left -= piece;
+    }
+    hasher.finish()
+}
 
 impl Container {
     /// Checks one dense tensor against its checksum, every time it is called: reads all its bytes. Call it once, when loading.
@@ -95,7 +112,53 @@ impl Container {
             checksum: u64::from_le_bytes(*sum),
             dtype: None,
         });
-        tokenizer.into_iter().chain(dense).chain(records)
+        let padding = self.padding().into_iter().map(|range| {
+            let bytes = range.end - range.start;
+            CheckedPart {
+                part: Part::Padding(range.start),
+                offset: range.start,
+                bytes,
+                checksum: hash_of_zeros(bytes),
+                dtype: None,
+            }
+        });
+        tokenizer
+            .into_iter()
+            .chain(dense)
+            .chain(records)
+            .chain(padding)
+    }
+
+    /// What lies between the parts and belongs to none. After an upgrade in place that may be anything, and is not listed.
+    fn padding(&self) -> Vec<Range<u64>> {
+        let Some(checksums) = self.checksums.clone().filter(|_| !self.metadata.upgraded) else {
+            return Vec::new();
+        };
+        // Header and index were compared with their checksum when the file was opened; in a converted file they follow each other.
+        let mut used = vec![0..checksums.end];
+        if let Text::Here(range) = &self.tokenizer {
+            used.push(range.clone());
+        }
+        used.extend(self.entries.iter().map(|e| e.offset..e.offset + e.bytes));
+        let bytes = self.metadata.layout.bytes as u64;
+        let experts = (self.layers * self.experts) as u64;
+        used.extend((0..experts).map(|number| {
+            let start = self.records.first + number * self.records.stride;
+            start..start + bytes
+        }));
+        used.sort_by_key(|range| range.start);
+        let mut padding = Vec::new();
+        let mut end = 0;
+        for range in used
+            .into_iter()
+            .chain([self.bytes.len() as u64..self.bytes.len() as u64])
+        {
+            if range.start > end {
+                padding.push(end..range.start);
+            }
+            end = end.max(range.end);
+        }
+        padding
     }
 
     fn verify_entry(&self, index: usize) -> Result<()> {

@@ -10,7 +10,7 @@ use twox_hash::xxhash3_64::Hasher;
 use super::file::{Bytes, check_start};
 use super::places::codes;
 use super::{Container, Records, Text, Tokenizer};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, json_problem, shown};
 use crate::format::{Entry, Header, Metadata, Source, VERSION, decode_directory, index_checksum};
 use crate::layout::EffortTable;
 use crate::v2;
@@ -92,15 +92,12 @@ impl Container {
         };
         let index = part(&(map.config.start..map.checksums.end))?;
         if index_checksum(header_bytes, index) != header.index_checksum {
-            return Err(Error::Checksum {
-                name,
-                what: "its header and directory".into(),
-            });
+            return Err(Error::Index { name });
         }
         let config: Value = serde_json::from_slice(part(&map.config)?)
-            .map_err(|e| damaged(format!("its config is not valid JSON ({e})")))?;
+            .map_err(|e| damaged(format!("its config {}", json_problem(&e))))?;
         let metadata: Metadata = serde_json::from_slice(part(&map.metadata)?)
-            .map_err(|e| damaged(format!("its metadata is not readable ({e})")))?;
+            .map_err(|e| damaged(format!("its metadata {}", json_problem(&e))))?;
         if !metadata.layout.is_consistent() {
             return Err(damaged(format!(
                 "its expert layout {} is unknown or contradicts itself",

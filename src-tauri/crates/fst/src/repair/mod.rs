@@ -90,7 +90,7 @@ fn jobs(path: &Path, damaged: &[Damage]) -> Result<Vec<Job>> {
         .into_iter()
         .map(|part| {
             let (tensors, packed) = match &part.part {
-                Part::Tokenizer => (Vec::new(), Vec::new()),
+                Part::Tokenizer | Part::Padding(_) => (Vec::new(), Vec::new()),
                 Part::Tensor(name) => (vec![name.clone()], Vec::new()),
                 Part::Expert { layer, expert } => (
                     layout.tensor_names(*layer, *expert),
@@ -179,6 +179,11 @@ fn fetch(
         }
         packing.pack();
         take(&packing.packets)?;
+    }
+    if let Part::Padding(_) = part.part {
+        for _ in 0..part.bytes {
+            take(&[0])?;
+        }
     }
     if part.part == Part::Tokenizer {
         take(&source.tokenizer()?.unwrap_or_default())?;

@@ -17,7 +17,7 @@ use super::journal::Journal;
 use super::output::{Output, Partial};
 use super::tensors::Tensors;
 use super::tokenizer;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, json_problem};
 use crate::format::Metadata;
 use crate::layout::ExpertLayout;
 use crate::packing::Packing;
@@ -61,7 +61,7 @@ impl Conversion {
         let config: serde_json::Value =
             serde_json::from_slice(&checkpoint.config).map_err(|e| Error::Config {
                 path: checkpoint.config_path(),
-                problem: format!("it is not valid JSON ({e})."),
+                problem: format!("it {}.", json_problem(&e)),
             })?;
         let dimensions = Dimensions::read(&config, &checkpoint.config_path())?;
         let mut warnings = Vec::new();
