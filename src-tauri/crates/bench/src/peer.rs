@@ -1,7 +1,8 @@
 //! Another engine's benchmark command: running it, and reading what it says. Understood is llama.cpp's `llama-bench`, whose forks print the
 //! same: JSON (`-o json`), and the table it prints when not asked for anything else.
 //!
-//! It runs in a process group of its own, which is ended whole when it takes too long, says too much or is no longer wanted.
+//! It runs in a process group of its own, which is ended whole when it takes too long, says too much or is no longer wanted, and also when
+//! this program is killed: a part of the group waits for that.
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
@@ -10,6 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fastar_kernels::threads;
 use serde::Deserialize;
 
 use crate::{Error, Result};
@@ -18,6 +20,12 @@ use crate::{Error, Result};
 const MOST_MINUTES: u64 = 30;
 /// A benchmark prints some lines; whatever prints more than this is none.
 const MOST_BYTES: u64 = 4 << 20;
+/// Faster than any computer: who prints more has not measured.
+const MOST_RATE: f64 = 1e7;
+/// Runs `$1` with nothing to read. Its standard input is open as long as this program wants the peer: whoever reads its end, ends the group.
+/// The one who waits for it holds nothing else open.
+#[cfg(unix)]
+const GUARDED: &str = "exec 3<&0 </dev/null; { read -r end <&3; kill -KILL 0; } >/dev/null 2>&1 & exec 3<&-; eval \"$1\"";
 /// So often it is seen whether a run is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -73,7 +81,7 @@ pub struct Speed {
 /// When it cannot be run, fails, takes or prints too much, or says nothing that is understood; when `stop` is set.
 pub fn run(command: &str, stop: &AtomicBool) -> Result<Vec<Speed>> {
     let text = printed(command, stop, Duration::from_secs(60 * MOST_MINUTES))?;
-    let speeds = speeds(&text);
+    let speeds = speeds(&text).map_err(|what| problem(command, what))?;
     if speeds.is_empty() {
         return Err(problem(
             command,
@@ -92,19 +100,8 @@ fn problem(command: &str, problem: String) -> Error {
 
 /// What the command prints. Where that is an error, nothing of it runs any more that is still in its process group.
 fn printed(command: &str, stop: &AtomicBool, most: Duration) -> Result<String> {
-    let (shell, flag) = if cfg!(windows) {
-        ("cmd", "/C")
-    } else {
-        ("sh", "-c")
-    };
-    let mut shell = Command::new(shell);
-    shell
-        .args([flag, command])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit());
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut shell, 0);
+    let mut shell = shell(command);
+    shell.stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut child = {
         let mut running = running();
         let child = shell
@@ -113,6 +110,7 @@ fn printed(command: &str, stop: &AtomicBool, most: Duration) -> Result<String> {
         *running = Some(child.id());
         child
     };
+    let wanted = child.stdin.take();
     let printed = output(&mut child, command, stop, most);
     if let Some(group) = running().take() {
         kill(group);
@@ -120,7 +118,25 @@ fn printed(command: &str, stop: &AtomicBool, most: Duration) -> Result<String> {
     // Where there are no groups, the shell at least ends.
     let _ = child.kill();
     let _ = child.wait();
+    // Only now: what is left of the group ends with it.
+    drop(wanted);
     printed
+}
+
+#[cfg(unix)]
+fn shell(command: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", GUARDED, "sh", command]);
+    shell.stdin(Stdio::piped());
+    std::os::unix::process::CommandExt::process_group(&mut shell, 0);
+    shell
+}
+
+#[cfg(not(unix))]
+fn shell(command: &str) -> Command {
+    let mut shell = Command::new("cmd");
+    shell.args(["/C", command]).stdin(Stdio::null());
+    shell
 }
 
 /// Reads until the command ends and says whether it ended well. It is not waited for here where it does not.
@@ -142,17 +158,14 @@ fn output(child: &mut Child, command: &str, stop: &AtomicBool, most: Duration) -
     let (sender, receiver) = mpsc::channel();
     let out = child.stdout.take();
     // It ends with the command: then there is nobody left who could write.
-    std::thread::Builder::new()
-        .name("fastar-peer".into())
-        .spawn(move || {
-            let mut bytes = Vec::new();
-            let read = out.map_or(Ok(0), |out| {
-                out.take(MOST_BYTES + 1).read_to_end(&mut bytes)
-            });
-            // Nobody may wait any more.
-            let _ = sender.send(read.map(|_| bytes));
-        })
-        .map_err(Error::Threads)?;
+    threads::start("fastar-peer", move || {
+        let mut bytes = Vec::new();
+        let read = out.map_or(Ok(0), |out| {
+            out.take(MOST_BYTES + 1).read_to_end(&mut bytes)
+        });
+        // Nobody may wait any more.
+        let _ = sender.send(read.map(|_| bytes));
+    })?;
     let bytes = loop {
         match receiver.recv_timeout(LOOK_EVERY) {
             Ok(read) => {
@@ -191,19 +204,35 @@ fn output(child: &mut Child, command: &str, stop: &AtomicBool, most: Duration) -
 }
 
 /// The speeds in what a peer prints: those of prompts and answers from an empty context.
-pub fn speeds(text: &str) -> Vec<Speed> {
+///
+/// # Errors
+/// What the command did, after its name, where it prints a speed that cannot be.
+pub fn speeds(text: &str) -> std::result::Result<Vec<Speed>, String> {
     let from = text.find('[').and_then(|start| {
         let end = text.rfind(']')?;
-        serde_json::from_str::<Vec<Entry>>(text.get(start..=end)?).ok()
+        let json = text.get(start..=end)?;
+        // As C writes what is no number, which no JSON has.
+        let json = json
+            .replace(": nan", ": null")
+            .replace(": -nan", ": null")
+            .replace(": inf", ": null")
+            .replace(": -inf", ": null");
+        serde_json::from_str::<Vec<Entry>>(&json).ok()
     });
     let found: Vec<Speed> = match from {
         Some(entries) => entries.iter().filter_map(Entry::speed).collect(),
         None => table(text),
     };
-    found
-        .into_iter()
-        .filter(|speed| speed.rate.is_finite() && speed.rate > 0.0)
-        .collect()
+    let impossible = |speed: &&Speed| !(speed.rate > 0.0 && speed.rate <= MOST_RATE);
+    match found.iter().find(impossible) {
+        Some(Speed { rate, .. }) if rate.is_nan() => {
+            Err("printed a speed that is no number".into())
+        }
+        Some(Speed { rate, .. }) => Err(format!(
+            "printed a speed of {rate:?} tokens a second, which cannot be"
+        )),
+        None => Ok(found),
+    }
 }
 
 /// What is used of an entry of llama-bench's JSON.
@@ -213,7 +242,7 @@ struct Entry {
     n_gen: usize,
     #[serde(default)]
     n_depth: usize,
-    avg_ts: f64,
+    avg_ts: Option<f64>,
 }
 
 impl Entry {
@@ -225,7 +254,7 @@ impl Entry {
         };
         Some(Speed {
             test,
-            rate: self.avg_ts,
+            rate: self.avg_ts.unwrap_or(f64::NAN),
         })
     }
 }
@@ -288,16 +317,16 @@ mod tests {
             speed(Test::Prompt(16), 32.297056),
             speed(Test::Answer(8), 6.98591),
         ];
-        assert_eq!(speeds(JSON), expected);
+        assert_eq!(speeds(JSON).unwrap(), expected);
         // Of the table only what starts from an empty context and is one thing.
         let expected = [speed(Test::Prompt(16), 50.01), speed(Test::Answer(8), 1.17)];
-        assert_eq!(speeds(TABLE), expected);
+        assert_eq!(speeds(TABLE).unwrap(), expected);
     }
 
     #[test]
     fn what_a_program_says_before_its_json_does_not_matter() {
         let text = format!("warming up\n{JSON}\ndone\n");
-        assert_eq!(speeds(&text).len(), 2);
+        assert_eq!(speeds(&text).unwrap().len(), 2);
     }
 
     #[test]
@@ -313,15 +342,29 @@ mod tests {
             "| test | t/s |\n| tg24 |",
             "| test | t/s |\n| tg24 | fast |",
             "| test | t/s |\n| tg0 | 1.0 |",
-            "| test | t/s |\n| tg24 | -1.0 |",
-            "| test | t/s |\n| tg24 | NaN |",
-            "| test | t/s |\n| tg24 | inf |",
             r#"[{"n_prompt": 0, "n_gen": 24, "n_depth": 512, "avg_ts": 1.0}]"#,
             r#"[{"n_prompt": 8, "n_gen": 24, "avg_ts": 1.0}]"#,
-            r#"[{"n_prompt": 0, "n_gen": 24, "avg_ts": 0.0}]"#,
         ] {
-            assert_eq!(speeds(text), [], "{text:?}");
+            assert_eq!(speeds(text), Ok(vec![]), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_speed_that_cannot_be_is_told() {
+        for (rate, told) in [
+            ("-1.0", "a speed of -1.0 tokens a second"),
+            ("0.0", "a speed of 0.0 tokens a second"),
+            ("1e300", "a speed of 1e300 tokens a second"),
+            ("nan", "a speed that is no number"),
+        ] {
+            let json = format!(r#"[{{"n_prompt": 0, "n_gen": 24, "avg_ts": {rate}}}]"#);
+            let table = format!("| test | t/s |\n| tg8 | 2.5 |\n| tg24 | {rate} |");
+            for text in [json, table] {
+                let problem = speeds(&text).unwrap_err();
+                assert!(problem.contains(told), "{text}: {problem}");
+            }
+        }
+        assert!(speeds("| test | t/s |\n| tg24 | inf |").is_err());
     }
 
     #[cfg(unix)]
@@ -379,6 +422,11 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(sentence.contains("was stopped"), "{sentence}");
+        ends(&pid());
+
+        // One that ends well leaves nothing behind either.
+        let quiet = child.replace("100000", "100000 >&2");
+        printed(&quiet, &never, hour).unwrap();
         ends(&pid());
 
         std::fs::remove_file(&file).unwrap();
