@@ -91,7 +91,7 @@ pub struct SamplingOptions {
     #[arg(long = "top_p", alias = "top-p", value_name = "P", value_parser = top_p, default_value = "1", allow_negative_numbers = true)]
     pub top_p: f32,
     /// Same seed, same answer; random when not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
     pub seed: Option<u64>,
 }
 
@@ -417,7 +417,7 @@ struct Flat {
     temp: Option<f32>,
     #[arg(long = "top_p", alias = "top-p", hide = true, value_parser = top_p, allow_negative_numbers = true)]
     top_p: Option<f32>,
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, value_parser = seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     #[arg(long, hide = true, conflicts_with = "serve")]
     interactive: bool,
@@ -520,6 +520,11 @@ fn threads(text: &str) -> Result<usize, String> {
 
 fn tokens(text: &str) -> Result<usize, String> {
     whole(text, MOST_TOKENS)
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
 }
 
 fn traced(text: &str) -> Result<usize, String> {
@@ -802,7 +807,7 @@ mod tests {
                     begin,
                     ["0", SEED],
                     ["-1", "18446744073709551616"],
-                    "",
+                    "from 0 to 18446744073709551615",
                 ));
             }
         }

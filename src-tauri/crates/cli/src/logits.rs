@@ -4,14 +4,14 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
-use fastar_engine::Options;
 use fastar_engine::diagnostic::{self, Logits};
+use fastar_engine::{Cancel, Options};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, serialize};
 
 use crate::arguments::LogitsOptions;
 use crate::failure::Failure;
-use crate::{model, prompt};
+use crate::{interrupt, model, prompt, terminal};
 
 /// Computes the logits and writes them as a safetensors file, whole or not at all.
 pub fn logits(options: &LogitsOptions) -> Result<(), Failure> {
@@ -23,16 +23,27 @@ pub fn logits(options: &LogitsOptions) -> Result<(), Failure> {
         reference: options.reference,
         ..Options::default()
     };
+    interrupt::take_over()?;
     let model = model::open(&options.model, arithmetic)?;
-    let computed = diagnostic::logits(
-        &model.engine,
-        &ids,
-        options.chunk,
-        options.decode.unwrap_or(0),
-    );
-    let outcome = computed
-        .map_err(Failure::from)
-        .and_then(|logits| write(&options.out, &encode(&logits)?));
+    let cancel = Cancel::default();
+    let computed = interrupt::stops(&cancel, || {
+        diagnostic::logits_unless(
+            &model.engine,
+            &ids,
+            options.chunk,
+            options.decode.unwrap_or(0),
+            &cancel,
+        )
+    });
+    let outcome = match computed {
+        Err(fastar_engine::Error::Cancelled) => {
+            terminal::note("fastar: Stopped; nothing was written.");
+            Err(Failure::Interrupted)
+        }
+        other => other
+            .map_err(Failure::from)
+            .and_then(|logits| write(&options.out, &encode(&logits)?)),
+    };
     model.ended(outcome)
 }
 
@@ -155,8 +166,11 @@ fn write(out: &Path, bytes: &[u8]) -> Result<(), Failure> {
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     let mut file = builder.tempfile_in(folder).map_err(failed)?;
-    file.write_all(bytes).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(out).map_err(|e| failed(e.error))?;
-    Ok(())
+    let begun = file.path().to_owned();
+    interrupt::removes(&begun, || {
+        file.write_all(bytes).map_err(failed)?;
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(out).map_err(|e| failed(e.error))?;
+        Ok(())
+    })
 }

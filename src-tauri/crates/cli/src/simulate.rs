@@ -1,10 +1,10 @@
 //! `fastar simulate`: what caches of several sizes would have made of a routing trace.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::BufReader;
 use std::path::Path;
 
-use fastar_engine::routing::{Rates, Synthetic, Trace, TraceError, compare, create};
+use fastar_engine::routing::{Rates, Synthetic, Trace, TraceError, compare, save};
 
 use crate::arguments::{Kind, SimulateOptions, Slots};
 use crate::failure::Failure;
@@ -32,6 +32,12 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
             trace.tokens()
         ));
     }
+    if trace.longer {
+        note(&format!(
+            "fastar: The trace is longer than what is replayed; its first {} tokens are used.",
+            trace.tokens()
+        ));
+    }
     let steps = trace.steps().len();
     if steps < 2 {
         return Err(Failure::Error(format!(
@@ -39,9 +45,7 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
         )));
     }
     if let Some(path) = &options.save {
-        trace
-            .write(BufWriter::new(create(path)?))
-            .map_err(|e| Failure::Error(format!("Could not write {}: {e}.", path.display())))?;
+        save(&trace, path)?;
     }
     let all = trace.shape.layers * trace.shape.experts;
     let slots: Vec<usize> = match options.slots.as_slice() {
@@ -115,5 +119,9 @@ fn table(trace: &Trace, rates: &[Rates]) -> String {
             r.slots
         ));
     }
+    text.push_str(
+        "\nEach column is a way to choose what leaves: fixed keeps what the first half used most; LRU and LFU let go what was used longest ago\n\
+         and least often; FaStar is the engine's own; Belady knows the future, and no cache can do better.\n",
+    );
     text
 }

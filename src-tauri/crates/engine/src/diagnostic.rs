@@ -27,6 +27,17 @@ pub fn logits(
     chunk: Option<usize>,
     decode: usize,
 ) -> Result<Logits> {
+    logits_unless(engine, tokens, chunk, decode, &Cancel::default())
+}
+
+/// The same, and ends with [`Error::Cancelled`] when it is stopped.
+pub fn logits_unless(
+    engine: &Engine,
+    tokens: &[u32],
+    chunk: Option<usize>,
+    decode: usize,
+    cancel: &Cancel,
+) -> Result<Logits> {
     let vocab = engine.facts().vocab;
     let needed = tokens.len().saturating_add(decode);
     if needed > engine.facts().context {
@@ -45,15 +56,14 @@ pub fn logits(
         decode: Vec::new(),
     };
     let mut session = engine.session();
-    let cancel = Cancel::default();
     for piece in tokens.chunks(chunk.unwrap_or(PIECE).max(1)) {
-        let rows = session.feed(piece, Wanted::All, &cancel)?;
+        let rows = session.feed(piece, Wanted::All, cancel)?;
         out.prefill.extend_from_slice(rows);
     }
     let mut next = argmax(&out.prefill[out.prefill.len() - vocab..]);
     for _ in 0..decode {
         out.greedy.push(next);
-        let row = session.feed(&[next], Wanted::Last, &cancel)?;
+        let row = session.feed(&[next], Wanted::Last, cancel)?;
         out.decode.extend_from_slice(row);
         next = argmax(row);
     }

@@ -2,4 +2,4 @@
 
 pub use crate::pager::simulate::{Rates, compare};
 pub use crate::pager::synthetic::{Random, Synthetic};
-pub use crate::pager::trace::{Kind, Shape, Trace, TraceError, create};
+pub use crate::pager::trace::{Kind, Shape, Trace, TraceError, save};

@@ -33,6 +33,9 @@ const MOST_TAKEN: u32 = 256;
 /// In all layers: Pro has 23,424. Replaying takes up to 250 bytes for each.
 const MOST_IN_ALL: u64 = 1 << 20;
 
+/// Experts taken in all that are read, which is 130,055 tokens of Flash: replaying takes 20 bytes and more for each. What a file has beyond is left out.
+const MOST_TAKEN_IN_ALL: usize = 1 << 25;
+
 /// What a token was to its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -75,6 +78,8 @@ pub struct Trace {
     pub model: u64,
     /// The file ended within a token.
     pub cut: bool,
+    /// The file has more tokens than are read.
+    pub longer: bool,
     kinds: Vec<Kind>,
     /// [tokens, layers, taken].
     picked: Vec<u16>,
@@ -102,6 +107,7 @@ impl Trace {
             },
             model: 0,
             cut: false,
+            longer: false,
             kinds: Vec::new(),
             picked: Vec::new(),
         }
@@ -145,8 +151,12 @@ impl Trace {
         &self.picked[at..at + taken]
     }
 
-    /// Reads a trace. Nothing in it is trusted.
-    pub fn read(mut from: impl Read) -> Result<Self, TraceError> {
+    /// Reads a trace, or the beginning of one that is very long. Nothing in it is trusted.
+    pub fn read(from: impl Read) -> Result<Self, TraceError> {
+        Self::read_up_to(MOST_TAKEN_IN_ALL, from)
+    }
+
+    fn read_up_to(most_taken: usize, mut from: impl Read) -> Result<Self, TraceError> {
         let damaged = |what: String| TraceError::Damaged(what);
         let mut header = [0; HEADER_BYTES];
         if fill(&mut from, &mut header)? < HEADER_BYTES || !header.starts_with(&MAGIC) {
@@ -185,6 +195,10 @@ impl Trace {
                 return Ok(trace);
             }
             let token = trace.tokens();
+            if trace.picked.len() + count > most_taken {
+                trace.longer = true;
+                return Ok(trace);
+            }
             let Some(kind) = Kind::ALL.get(usize::from(record[0])) else {
                 return Err(damaged(format!(
                     "is damaged: token {token} is of kind {}",
@@ -284,6 +298,26 @@ impl<W: Write> Recorder<W> {
     }
 }
 
+/// Writes a trace into a new file, as [`create`] makes it; whole, or there is none.
+pub fn save(trace: &Trace, path: &Path) -> crate::Result<()> {
+    let file = create(path)?;
+    trace
+        .write(BufWriter::new(file))
+        .map_err(|e| unwritten(path, &e))
+}
+
+/// Takes away what was begun of a trace, and says why.
+fn unwritten(path: &Path, error: &io::Error) -> crate::Error {
+    let left = match fs::remove_file(path) {
+        Ok(()) => "",
+        Err(_) => " A useless file is left there.",
+    };
+    crate::Error::Input(format!(
+        "The routing trace cannot be written to {}: {error}.{left}",
+        path.display()
+    ))
+}
+
 /// Opens a file for a new trace: one that is not there yet, is empty, or holds an older trace, which is cut to nothing.
 ///
 /// # Errors
@@ -331,15 +365,10 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins a new file, as [`create`] does.
+    /// Begins a new file, as [`create`] does. Where not even its beginning can be written there is none.
     pub fn new(path: &Path, shape: Shape, model: u64) -> crate::Result<Self> {
         let file = create(path)?;
-        Self::to(path, Box::new(file), shape, model).map_err(|e| {
-            crate::Error::Input(format!(
-                "The routing trace cannot be written to {}: {e}.",
-                path.display()
-            ))
-        })
+        Self::to(path, Box::new(file), shape, model).map_err(|e| unwritten(path, &e))
     }
 
     fn to(path: &Path, file: Box<dyn Write + Send>, shape: Shape, model: u64) -> io::Result<Self> {
@@ -433,6 +462,18 @@ mod tests {
         let mut bytes = Vec::new();
         trace.write(&mut bytes).unwrap();
         bytes
+    }
+
+    #[test]
+    fn of_a_very_long_file_the_beginning_is_read() {
+        let trace = sample(256);
+        let bytes = written(&trace);
+        // Four experts a token.
+        for (most, tokens) in [(12, 3), (11, 2), (8, 2), (4, 1), (3, 0)] {
+            let read = Trace::read_up_to(most, &bytes[..]).unwrap();
+            assert_eq!((read.tokens(), read.longer), (tokens, tokens < 3), "{most}");
+            assert_eq!(read.kinds(), &trace.kinds()[..tokens]);
+        }
     }
 
     #[test]
