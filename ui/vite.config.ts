@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin } from 'vite';
+import { listOfSources } from './sources';
 
 /** What the desktop window and the server send; the pages of the state tests run under it too. */
 const contentSecurityPolicy = [
@@ -37,7 +38,7 @@ function icon(): Plugin {
 }
 
 export default defineConfig(({ mode }) => ({
-  plugins: [svelte(), icon()],
+  plugins: [svelte(), icon(), listOfSources()],
   define: {
     // The fake back end is for development and tests; a production bundle does not contain it.
     __FAKE__: JSON.stringify(mode !== 'production'),

@@ -1,20 +1,32 @@
 //! Embeds the built interface: every file of `ui/dist` becomes one row of a table.
 
+#[path = "../../xtask/src/built.rs"]
+mod built;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let dist = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../../../ui/dist");
+    let ui = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../../../ui");
+    let dist = ui.join("dist");
     println!("cargo::rerun-if-changed={}", dist.display());
-    if !dist.join("index.html").is_file() {
+    for source in built::SOURCES.map(|source| ui.join(source)) {
+        // What is not there would have this run each time.
+        if source.exists() {
+            println!("cargo::rerun-if-changed={}", source.display());
+        }
+    }
+    if let Some(why) = built::stale(&ui)? {
         println!(
-            "cargo::error=ui/dist/index.html is missing: build the interface first, with `cargo xtask run` or with `npm run build` in ui/"
+            "cargo::error={why}: build the interface first, with `cargo xtask run` or with `npm run build` in ui/"
         );
         return Ok(());
     }
     let dist = dist.canonicalize()?;
     let mut files = Vec::new();
     collect(&dist, &mut files)?;
+    // Not a page.
+    files.retain(|file| *file != dist.join(built::LIST));
     files.sort();
     let mut table = String::from("[\n");
     for file in files {

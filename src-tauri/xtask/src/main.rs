@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own commands. Runs, tests and sets up; compiles in seconds because it uses nothing but the standard
 //! library. What the commands do is in [`run`] and [`test`]; how steps are shown and timed in [`steps`].
 
+mod built;
 mod place;
 mod run;
 mod steps;

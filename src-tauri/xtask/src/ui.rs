@@ -5,6 +5,7 @@ use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use crate::built;
 use crate::place::Place;
 use crate::steps::{Problem, execute};
 
@@ -28,22 +29,16 @@ pub fn install(place: &Place) -> Result<(), Problem> {
 /// be linked again.
 pub fn build(place: &Place) -> Result<(), Problem> {
     let ui = place.ui();
-    let mut sources: Vec<PathBuf> = fs::read_dir(&ui)
-        .map_err(|e| unreadable(&ui, &e))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.is_file())
-        .collect();
-    sources.extend([ui.join("src"), ui.join("public")]);
-    let stamp = Stamp {
-        file: ui.join("node_modules/.fastar-build"),
-        value: fingerprint(&sources)?,
-    };
-    if stamp.is_current() && ui.join("dist/index.html").is_file() {
+    let stale = || built::stale(&ui).map_err(|e| unreadable(&ui, &e));
+    if stale()?.is_none() {
         println!("The UI is built.");
         return Ok(());
     }
     execute(&mut place.npm(["run", "build"]))?;
-    stamp.write()
+    match stale()? {
+        None => Ok(()),
+        Some(why) => Err(Problem::new(format!("{why}, even after it was built."))),
+    }
 }
 
 /// Runs one of the UI's own scripts.
