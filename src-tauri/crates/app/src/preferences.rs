@@ -6,7 +6,7 @@ use crate::data;
 use crate::downloads;
 use crate::error::Result;
 use crate::settings::Settings;
-use crate::settings::registry::MODELS_FOLDER;
+use crate::settings::registry::{EXPERT_CACHE, MODELS_FOLDER, THREADS};
 
 /// Where models go and how they are fetched. Read only: the app may be running.
 pub struct Preferences {
@@ -18,6 +18,10 @@ pub struct Preferences {
     pub hub: fastar_hub::Settings,
     /// Most bytes a second; none for as fast as it goes.
     pub bytes_per_second: Option<u64>,
+    /// Threads to compute on, where a number was chosen.
+    pub threads: Option<u64>,
+    /// Bytes of memory for experts, where a number was chosen.
+    pub cache_bytes: Option<u64>,
     /// What is wrong with the settings, sentences.
     pub problem: Option<String>,
     /// The folder for lists of hot experts; none before the app has made its own, which only the person can look into.
@@ -50,6 +54,8 @@ impl Preferences {
             models_folder: models_folder(&settings, given.as_deref(), folder),
             hub: downloads::reach(&settings, folder, environment),
             bytes_per_second: downloads::limit(&settings),
+            threads: settings.number(&THREADS),
+            cache_bytes: settings.number(&EXPERT_CACHE),
         })
     }
 }

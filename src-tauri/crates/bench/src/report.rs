@@ -40,6 +40,12 @@ impl Unit {
     }
 }
 
+/// A share above is not measured but the computer's change between two moments.
+const MOST_SHARE: f64 = 1.02;
+/// Most over least of what rounds find on a computer that does nothing else.
+const MOST_SPREAD: f64 = 1.25;
+const ABOVE: &str = "A share above 100 % means that the computer became faster between the two measurements it is made of; measure again while nothing else runs.";
+
 /// What the project wants of a line, for its developers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bar {
@@ -110,6 +116,8 @@ pub struct Line {
     pub share: Option<f64>,
     /// The bar of the share, or of the value where there is no share.
     pub bar: Option<Bar>,
+    /// Least and most of the limit over the rounds, or of the value where there is no limit; none where that was not told.
+    pub between: Option<[f64; 2]>,
 }
 
 impl Line {
@@ -123,7 +131,17 @@ impl Line {
             limit: None,
             share: None,
             bar: None,
+            between: None,
         }
+    }
+
+    /// The same with what each round found.
+    pub fn between(mut self, rounds: impl IntoIterator<Item = f64>) -> Self {
+        self.between = rounds.into_iter().fold(None, |between, round| {
+            let [least, most] = between.unwrap_or([round; 2]);
+            Some([least.min(round), most.max(round)])
+        });
+        self
     }
 
     /// The same with what could be had at most, and the share of it.
@@ -232,6 +250,43 @@ impl Report {
         text
     }
 
+    /// What to think of the shares where the computer was not the same from round to round, a sentence; none where it was.
+    pub fn uneven(&self) -> Option<String> {
+        let spread = |line: &&Line| {
+            line.between
+                .filter(|[least, _]| *least > 0.0)
+                .map_or(1.0, |[least, most]| most / least)
+        };
+        let above = self
+            .lines
+            .iter()
+            // A pair with a peer is no share of what can be had.
+            .any(|line| !line.id.starts_with("peer.") && line.share > Some(MOST_SHARE));
+        let worst = self
+            .lines
+            .iter()
+            .max_by(|a, b| spread(a).total_cmp(&spread(b)))
+            .filter(|line| spread(line) > MOST_SPREAD);
+        let changed = worst.and_then(|line| {
+            let [least, most] = line.between?;
+            let what = match line.limit {
+                Some(_) => format!("what {} could have at most", line.name),
+                None => line.name.clone(),
+            };
+            Some(format!(
+                "This computer was uneven while it was measured: {what} went from {} to {}, so the shares are rough.",
+                line.unit.shown(least),
+                line.unit.shown(most)
+            ))
+        });
+        match (changed, above) {
+            (Some(changed), true) => Some(format!("{changed} {ABOVE}")),
+            (Some(changed), false) => Some(changed),
+            (None, true) => Some(ABOVE.to_owned()),
+            (None, false) => None,
+        }
+    }
+
     fn head(&self) -> String {
         let about = &self.about;
         let memory = about.memory.map_or(String::new(), |bytes| {
@@ -302,6 +357,31 @@ Processor time              0.120
 The disk was not measured.
 ";
         assert_eq!(Report::example().table(false), expected);
+    }
+
+    #[test]
+    fn an_uneven_computer_is_told() {
+        let mut report = Report::example();
+        assert_eq!(report.uneven(), None);
+        report.lines[0].between = Some([33.0, 34.5]);
+        report.lines[1].share = Some(1.02);
+        assert_eq!(report.uneven(), None);
+        report.lines[1].share = Some(1.03);
+        assert_eq!(report.uneven().as_deref(), Some(ABOVE));
+        report.lines[0] = report.lines[0].clone().between([40.0, 33.0, 62.0]);
+        let note = report.uneven().unwrap_or_default();
+        assert!(
+            note.contains("Reading memory went from 33.00 GB/s to 62.00 GB/s"),
+            "{note}"
+        );
+        assert!(note.ends_with(ABOVE), "{note}");
+        report.lines[1].share = Some(0.9);
+        assert!(report.uneven().is_some_and(|note| note.ends_with("rough.")));
+        // A peer may well be slower.
+        report.lines[0].between = None;
+        report.lines[1].share = Some(1.7);
+        report.lines[1].id = "peer.answer".into();
+        assert_eq!(report.uneven(), None);
     }
 
     #[test]

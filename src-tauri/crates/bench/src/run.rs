@@ -155,6 +155,8 @@ pub fn run(
     if let (Some(path), Some(resident)) = (model.filter(|_| wanted(Group::Pager)), resident) {
         run.pager(path, resident, options.threads, says)?;
     }
+    let note = run.report.uneven();
+    run.report.notes.extend(note);
     Ok(run.report)
 }
 
@@ -246,9 +248,10 @@ impl Run<'_> {
             let line = Line::plain(
                 format!("memory.{}", team.count()),
                 format!("Reading memory, {team}"),
-                median(rates),
+                median(rates.iter().copied()),
                 Unit::Rate,
-            );
+            )
+            .between(rates);
             self.report.lines.push(line);
         }
         let one = &self.teams[0];
@@ -478,6 +481,7 @@ fn line(id: String, name: String, rounds: &[Round], unit: Unit) -> Line {
     let middle = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
     Line::plain(id, name, middle(|r| r.done), unit)
         .of(middle(|r| r.limit), middle(|r| r.done / r.limit))
+        .between(rounds.iter().map(|r| r.limit))
 }
 
 #[cfg(test)]

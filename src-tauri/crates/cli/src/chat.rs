@@ -217,7 +217,7 @@ fn summary(answer: &Answer) -> String {
         _ => String::new(),
     };
     format!(
-        "[{end}{} tokens{speed}, {} positions used]",
+        "[{end}{} tokens{speed}, {} of the context used]",
         answer.answer_tokens, answer.position
     )
 }

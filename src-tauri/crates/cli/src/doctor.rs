@@ -15,7 +15,33 @@ pub fn doctor() -> Result<(), Failure> {
         terminal::note(&format!("fastar: {problem}"));
     }
     let seen = fastar_app::hardware(&preferences.data_folder, &preferences.models_folder);
-    Answers::new().write(&described(&seen))
+    let unmet = unmet(&seen, preferences.threads, preferences.cache_bytes);
+    Answers::new().write(&(described(&seen) + &unmet))
+}
+
+/// What the settings ask for and this computer does not have, and what is used instead; a line for each.
+fn unmet(seen: &Hardware, threads: Option<u64>, cache_bytes: Option<u64>) -> String {
+    let mut text = String::new();
+    if let Some(wished) = threads.filter(|wished| *wished > u64::from(seen.processors)) {
+        // As the engine does.
+        let started = wished.min(4 * u64::from(seen.processors));
+        // Writing to a text cannot fail.
+        let _ = writeln!(
+            text,
+            "Settings   ask for {wished} threads; {started} are started, and {} would be faster",
+            seen.threads
+        );
+    }
+    let wished = cache_bytes.zip(seen.available_bytes);
+    if let Some((wished, there)) = wished.filter(|(wished, there)| wished > there) {
+        let _ = writeln!(
+            text,
+            "Settings   ask for {} of memory for experts; of the {} that may be used now they get what the rest of the model leaves",
+            fastar_fst::size(wished),
+            fastar_fst::size(there)
+        );
+    }
+    text
 }
 
 fn described(seen: &Hardware) -> String {
@@ -93,5 +119,15 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
+        assert_eq!(unmet(&seen, Some(16), Some(1 << 40)), "");
+        let seen = Hardware {
+            available_bytes: Some(20_000_000_000),
+            ..seen
+        };
+        assert_eq!(
+            unmet(&seen, Some(100), Some(64_000_000_000)),
+            "Settings   ask for 100 threads; 64 are started, and 8 would be faster\n\
+             Settings   ask for 64.0 GB of memory for experts; of the 20.0 GB that may be used now they get what the rest of the model leaves\n"
+        );
     }
 }

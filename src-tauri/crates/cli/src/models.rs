@@ -89,7 +89,10 @@ fn described(library: &Library) -> String {
 /// What can be done with a model.
 fn state(folder: &Path, model: &ModelFile) -> String {
     match &model.condition {
-        Condition::Whole => fastar_fst::size(model.disk_bytes),
+        Condition::Whole => match linked(&folder.join(&model.file)) {
+            Some(linked) => linked,
+            None => fastar_fst::size(model.disk_bytes),
+        },
         Condition::Unusable { error } => format!("cannot be used. {error}"),
         Condition::Incomplete {
             done_bytes,
@@ -97,6 +100,13 @@ fn state(folder: &Path, model: &ModelFile) -> String {
             ..
         } => incomplete(folder, &model.file, *done_bytes, *total_bytes),
     }
+}
+
+/// Size and place of the file that a link leads to: the link itself takes next to nothing. None for what is no link.
+fn linked(path: &Path) -> Option<String> {
+    let to = std::fs::read_link(path).ok()?;
+    let size = fastar_fst::size(std::fs::metadata(path).ok()?.len());
+    Some(format!("{size}, a link to {}", to.display()))
 }
 
 fn incomplete(folder: &Path, file: &str, done: u64, total: Option<u64>) -> String {

@@ -83,7 +83,7 @@ fn upgrading_beside_keeps_the_old_files_and_once_is_enough() {
     let (good, text) = says(&["verify", "--full", new]);
     assert!(good && text.contains("is whole"), "{text}");
     let (_, text) = says(&["inspect", new]);
-    assert!(text.contains("exact for 2,048 positions"), "{text}");
+    assert!(text.contains("exact for 2,048 tokens"), "{text}");
     let (good, text) = says(&["upgrade", new]);
     assert!(good && text.contains("version 3 already"), "{text}");
     let (good, text) = says(&["upgrade", path, "--out", path]);

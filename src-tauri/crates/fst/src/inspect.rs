@@ -186,7 +186,7 @@ impl fmt::Display for Inspection {
         )?;
         line("Hidden size", or_unknown(self.hidden))?;
         line("Vocabulary", or_unknown(self.vocab))?;
-        line("Context", format!("{} positions", or_unknown(self.context)))?;
+        line("Context", format!("{} tokens", or_unknown(self.context)))?;
         line(
             "Tokenizer",
             if self.tokenizer {

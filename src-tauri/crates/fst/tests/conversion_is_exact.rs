@@ -284,7 +284,7 @@ fn inspect_says_what_is_inside() {
     for part in [
         "DeepseekV4ForCausalLM",
         "16 in each layer, 2 used per token",
-        "4,096 positions",
+        "4,096 tokens",
         "fp4-packets",
         "MXFP4",
         "demo",

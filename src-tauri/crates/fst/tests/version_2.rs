@@ -107,7 +107,7 @@ fn every_tensor_and_expert_has_the_checkpoint_s_bytes() {
     assert_eq!(container.exact_positions(), Some(2048));
     let about = inspect(&folder.path().join("model.fst")).unwrap();
     assert_eq!((about.version, about.context), (2, Some(2048)));
-    assert_says(&about.to_string(), &["exact for 2,048 positions"]);
+    assert_says(&about.to_string(), &["exact for 2,048 tokens"]);
 }
 
 #[test]
@@ -218,10 +218,7 @@ fn damage_that_the_original_did_not_notice_is_explained() {
 
     let mut set = whole();
     set.main.tensors.retain(|t| !(32..=35).contains(&t.key.0));
-    assert_says(
-        &refusal(&set),
-        &["compressors", "only the first 3 positions"],
-    );
+    assert_says(&refusal(&set), &["compressors", "only the first 3 tokens"]);
 
     let mut set = whole();
     set.main.tensors.retain(|t| t.key != (9, 2, 0));

@@ -154,7 +154,7 @@ impl Container {
     pub fn limit(&self) -> Option<String> {
         self.exact_positions().map(|positions| {
             format!(
-                "This file has no weights for the lightning indexer, so it is exact for {} positions and limited to them; convert the original checkpoint for longer chats.",
+                "This file has no weights for the lightning indexer, so it is exact for {} tokens and limited to them; convert the original checkpoint for longer chats.",
                 crate::inspect::grouped(positions as u64)
             )
         })

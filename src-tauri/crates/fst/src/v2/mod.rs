@@ -235,7 +235,7 @@ pub(crate) fn open(path: &Path, main: &[u8]) -> Result<Model> {
         // A compressed row is visible to the last token of its own block: before that nothing is missing.
         let first = sizes.ratios.iter().filter(|r| **r > 0).min();
         return Err(problem(format!(
-            "{name} has no weights for the compressors (tensors 32 to 35), without which only the first {} positions of a chat would be right; convert the original checkpoint with `fastar convert`.",
+            "{name} has no weights for the compressors (tensors 32 to 35), without which only the first {} tokens of a chat would be right; convert the original checkpoint with `fastar convert`.",
             first.map_or(0, |r| r - 1)
         )));
     }
