@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin } from 'vite';
-import { listOfSources } from './sources';
+import { listOfSources } from './sources.ts';
 
 /** What the desktop window and the server send; the pages of the state tests run under it too. */
 const contentSecurityPolicy = [

@@ -135,7 +135,9 @@ impl Container {
             return Vec::new();
         };
         // Header and index were compared with their checksum when the file was opened; in a converted file they follow each other.
-        let mut used = vec![0..checksums.end];
+        let header = 0..checksums.end;
+        let end_of_file = self.bytes.len() as u64;
+        let mut used: Vec<Range<u64>> = [header, end_of_file..end_of_file].into();
         if let Text::Here(range) = &self.tokenizer {
             used.push(range.clone());
         }
@@ -149,10 +151,7 @@ impl Container {
         used.sort_by_key(|range| range.start);
         let mut padding = Vec::new();
         let mut end = 0;
-        for range in used
-            .into_iter()
-            .chain([self.bytes.len() as u64..self.bytes.len() as u64])
-        {
+        for range in used {
             if range.start > end {
                 padding.push(end..range.start);
             }
