@@ -163,7 +163,8 @@ impl Engine {
         };
         let result = writing
             .read(&prompt.ids[reused..])
-            .and_then(|first| writing.write(first));
+            .and_then(|first| writing.write(first))
+            .and_then(|finish| self.model().settle(cancel).map(|()| finish));
         let mut answer = writing.answer;
         answer.position = session.position();
         self.keep_hot_list_now_and_then();

@@ -3,23 +3,29 @@
 //! A row is read from the file when it is wanted, through the system's page cache: 8 KB for each token of DeepSeek V4 Flash. It is not taken from the
 //! mapping, because a file that is cut short while it is open would then end the process instead of the answer.
 //!
-//! Nothing but the check of its bytes needs all of it, and the first answer does not wait for that: a gigabyte is read and checked beside it. Where
-//! the check fails, the next row is an error, and so is every one after it. A file that was written to meanwhile is checked again before another
-//! row of it counts.
+//! Nothing but the check of its bytes needs all of it, and the first answer does not wait for that: a gigabyte is read and checked beside it, and
+//! the answer is done when the check is ([`Embedding::settle`]). Where the check fails, the next row is an error, and so is every one after it.
+//! A file that was written to meanwhile is checked again before another row of it counts. That goes by the time it was last written to,
+//! which a program that writes through a mapping, or twice within one tick of the clock, does not always change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fastar_fst::{Container, Dtype};
+use fastar_kernels::threads;
 
 use super::weights::{Loader, Weight};
-use crate::pager::{Dense, Disk, check_unkept, read_whole};
-use crate::{Error, Result};
+use crate::pager::{Dense, Disk, Source, check_unkept, read_whole};
+use crate::{Cancel, Error, Result};
 
 /// Up to so many bytes are checked before the model is used: it takes no time that a person would see.
 const CHECKED_AT_ONCE: u64 = 64 << 20;
+/// A file that was written to during so many checks is not going to be left alone.
+const CHECKS: usize = 2;
+/// Who waits for a check looks this often whether it is over.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The rows.
 pub struct Embedding {
@@ -27,8 +33,22 @@ pub struct Embedding {
     /// The file they stay in; none where they are in memory.
     file: Option<Disk>,
     check: Option<Check>,
-    /// When the file as it was checked had been written to last; before that, as it was opened.
-    checked: Mutex<Option<SystemTime>>,
+    /// When the file had been written to last as its bytes were found to be right, apart from what `check` found.
+    right: Mutex<Option<Written>>,
+}
+
+/// When a file was last written to, where the system tells.
+type Written = Option<SystemTime>;
+
+/// What is known of the bytes of a file.
+enum Verdict {
+    Right,
+    /// They are being checked.
+    Open,
+    /// Why they are not.
+    Wrong(String),
+    /// They were not checked, or that came to no end.
+    Unknown,
 }
 
 impl Embedding {
@@ -68,28 +88,28 @@ impl Embedding {
                 weight,
                 file: None,
                 check: None,
-                checked: Mutex::default(),
+                right: Mutex::default(),
             });
         }
         let file = open(container)?;
-        let checked = Mutex::new(file.modified());
+        let written = file.modified();
         let bytes = container
             .dense_places()
             .find(|place| place.name == Self::NAME)
             .map_or(0, |place| place.bytes);
         let weight = Loader::checked(container).matrix(Self::NAME, vocab, columns)?;
-        let check = match bytes <= at_once {
+        let (check, right) = match bytes <= at_once {
             true => {
-                check_unkept(container, &file, Self::NAME, &AtomicBool::new(false))?;
-                None
+                check_unkept(container, &file, Self::NAME, &|| false)?;
+                (None, Some(written))
             }
-            false => Some(Check::start(container)?),
+            false => (Some(Check::start(container)?), None),
         };
         Ok(Self {
             weight,
             file: Some(file),
             check,
-            checked,
+            right: Mutex::new(right),
         })
     }
 
@@ -99,8 +119,8 @@ impl Embedding {
         container: &Container,
         bytes: &[u8],
         token: u32,
-        buffer: &mut Vec<u8>,
-        out: &mut [f32],
+        (buffer, out): (&mut Vec<u8>, &mut [f32]),
+        cancel: &Cancel,
     ) -> Result<()> {
         let Some(file) = &self.file else {
             self.weight.view(bytes).row(token as usize, out);
@@ -110,73 +130,123 @@ impl Embedding {
             unreachable!("only rows that stand alone stay in the file");
         };
         buffer.resize(place.len(), 0);
-        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
+        self.checked(container, file, cancel, || {
             read_whole(file, buffer, place.start as u64)
-                .map_err(|error| unreadable(container, &error))?;
-            // Looked at after the row: who writes to the file changes this first.
-            let modified = file.modified();
-            if modified == *checked {
-                break;
-            }
-            check_unkept(container, file, Self::NAME, &AtomicBool::new(false))?;
-            *checked = modified;
-        }
-        let failure = self
-            .check
-            .as_ref()
-            .and_then(|check| check.failure(*checked));
-        if let Some(failure) = failure {
-            return Err(Error::Read(failure));
-        }
+                .map_err(|error| unreadable(container, &error))
+        })?;
         match self.weight.row_view(buffer) {
             Some(row) => row.row(0, out),
             None => unreachable!("the shape was checked when the model was loaded"),
         }
         Ok(())
     }
+
+    /// Waits for the check that goes on beside the first answer: what was answered until then is right, or this is an error.
+    pub fn settle(&self, container: &Container, cancel: &Cancel) -> Result<()> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        while self.check.as_ref().is_some_and(Check::goes_on) {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        self.checked(container, file, cancel, || Ok(()))
+    }
+
+    /// Reads, and what was read is right or being checked.
+    fn checked(
+        &self,
+        container: &Container,
+        file: &Disk,
+        cancel: &Cancel,
+        mut read: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..=CHECKS {
+            read()?;
+            // Looked at afterwards: who writes to the file changes this first.
+            let written = file.modified();
+            let verdict = match &self.check {
+                _ if *right == Some(written) => Verdict::Right,
+                Some(check) if check.of == written => check.verdict(),
+                _ => Verdict::Unknown,
+            };
+            match verdict {
+                Verdict::Right | Verdict::Open => return Ok(()),
+                Verdict::Wrong(why) => return Err(Error::Read(why)),
+                Verdict::Unknown => {}
+            }
+            check_unkept(container, file, Self::NAME, &|| cancel.is_cancelled())?;
+            *right = Some(written);
+        }
+        Err(Error::Read(format!(
+            "{} is being written to by another program. Wait until that is done, and then ask again.",
+            container.records().name()
+        )))
+    }
 }
 
 /// A check that goes on beside the first answers. Ends early when it is dropped.
 struct Check {
     /// When what is checked had been written to last.
-    of: Option<SystemTime>,
+    of: Written,
     stopped: Arc<AtomicBool>,
-    failure: Arc<OnceLock<String>>,
+    /// Nothing, if they are right.
+    outcome: Arc<OnceLock<Result<()>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Check {
     fn start(container: &Arc<Container>) -> Result<Self> {
         let disk = open(container)?;
-        let of = disk.modified();
-        let (stopped, failure) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let told: Arc<OnceLock<String>> = Arc::clone(&failure);
-        let (container, stop) = (Arc::clone(container), Arc::clone(&stopped));
-        let work = move || {
-            if let Err(error) = check_unkept(&container, &disk, Embedding::NAME, &stop) {
+        Self::of(container, disk.modified(), Box::new(disk))
+    }
+
+    /// Checks what a source gives.
+    fn of(container: &Arc<Container>, of: Written, source: Box<dyn Source>) -> Result<Self> {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let outcome: Arc<OnceLock<Result<()>>> = Arc::default();
+        let (container, stop, told) = (
+            Arc::clone(container),
+            Arc::clone(&stopped),
+            Arc::clone(&outcome),
+        );
+        let thread = threads::start("checking", move || {
+            let stopped = || stop.load(Ordering::Relaxed);
+            let outcome = check_unkept(&container, &*source, Embedding::NAME, &stopped);
+            if let Err(error) = &outcome {
                 tracing::warn!(%error, "the embedding was checked");
-                // Told once, here.
-                let _ = told.set(error.to_string());
             }
-        };
-        let thread = std::thread::Builder::new().name("checking".into());
-        let thread = thread.spawn(work).map_err(|error| {
-            Error::Input(format!(
-                "A thread for checking could not be started: {error}."
-            ))
+            // Told once, here.
+            let _ = told.set(outcome);
         })?;
         Ok(Self {
             of,
             stopped,
-            failure,
+            outcome,
             thread: Some(thread),
         })
     }
 
-    /// Why the file as it was then may not be used, if that is known.
-    fn failure(&self, then: Option<SystemTime>) -> Option<String> {
-        self.failure.get().filter(|_| self.of == then).cloned()
+    fn goes_on(&self) -> bool {
+        self.thread
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// What came of it. A disk that failed for once, or no memory to check with, says nothing about the bytes.
+    fn verdict(&self) -> Verdict {
+        // Asked first: what it finds is told before it ends.
+        let goes_on = self.goes_on();
+        match self.outcome.get() {
+            Some(Ok(())) => Verdict::Right,
+            Some(Err(error @ Error::Container(_))) => Verdict::Wrong(error.to_string()),
+            Some(Err(_)) => Verdict::Unknown,
+            None if goes_on => Verdict::Open,
+            None => Verdict::Unknown,
+        }
     }
 }
 
@@ -251,7 +321,9 @@ mod tests {
             let embedding =
                 Embedding::load_checking(&container, Some(&dense), sizes, at_once).unwrap();
             let (mut buffer, mut out) = (Vec::new(), vec![0.0; shape[1]]);
-            let mut row = |token| embedding.row(&container, &[], token, &mut buffer, &mut out);
+            let go = Cancel::default();
+            let mut row =
+                |token| embedding.row(&container, &[], token, (&mut buffer, &mut out), &go);
             row(0).unwrap();
             // Far from the row that is read.
             write(place.end - 1, &[bytes[bytes.len() - 1] ^ 1]);
@@ -270,7 +342,9 @@ mod tests {
         let container = Arc::new(Container::open(&model.path()).unwrap());
         let (whole, columns) = embedding(&container);
         let (mut buffer, mut out) = (Vec::new(), vec![0.0; columns]);
-        let mut row = |of: &Embedding, token| of.row(&container, &[], token, &mut buffer, &mut out);
+        let go = Cancel::default();
+        let mut row =
+            |of: &Embedding, token| of.row(&container, &[], token, (&mut buffer, &mut out), &go);
         row(&whole, 3).unwrap();
         let thread = || whole.check.as_ref().and_then(|check| check.thread.as_ref());
         while thread().is_some_and(|thread| !thread.is_finished()) {
@@ -305,5 +379,85 @@ mod tests {
         };
         assert!(error.contains(Embedding::NAME), "{error}");
         assert!(row(&damaged, 1).is_err());
+    }
+    /// A disk that fails, ends in a panic, or gives what is there, once it is let go.
+    struct Odd {
+        disk: Disk,
+        held: Arc<AtomicBool>,
+        fails: fn() -> std::io::Result<()>,
+    }
+
+    impl Source for Odd {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+            while self.held.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            (self.fails)()?;
+            self.disk.read_at(buffer, offset)
+        }
+    }
+
+    #[test]
+    fn a_check_that_came_to_no_end_is_made_again_and_an_answer_waits_for_it() {
+        let model = tiny(&Tiny::default()).convert();
+        let container = Arc::new(Container::open(&model.path()).unwrap());
+        let disk = || Disk::new(container.file().unwrap()).unwrap();
+        for fails in [
+            (|| Err(std::io::Error::from_raw_os_error(5))) as fn() -> std::io::Result<()>,
+            || panic!("on purpose"),
+            || Ok(()),
+        ] {
+            let held = Arc::new(AtomicBool::new(true));
+            let odd = Odd {
+                disk: disk(),
+                held: Arc::clone(&held),
+                fails,
+            };
+            let (mut embedding, columns) = embedding(&container);
+            embedding.check =
+                Some(Check::of(&container, disk().modified(), Box::new(odd)).unwrap());
+            let (mut buffer, mut out) = (Vec::new(), vec![0.0; columns]);
+            let go = Cancel::default();
+            // Nothing is known yet: rows are given, and no answer is done.
+            let mut row = || embedding.row(&container, &[], 1, (&mut buffer, &mut out), &go);
+            row().unwrap();
+            let stopped = Cancel::default();
+            stopped.cancel();
+            let settled = embedding.settle(&container, &stopped);
+            assert!(matches!(settled, Err(Error::Cancelled)), "{settled:?}");
+            held.store(false, Ordering::Relaxed);
+            embedding.settle(&container, &go).unwrap();
+            row().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_never_left_alone_ends_in_a_sentence_and_can_be_stopped() {
+        let model = tiny(&Tiny::default()).convert();
+        let container = Arc::new(Container::open(&model.path()).unwrap());
+        let (mut embedding, _) = embedding(&container);
+        embedding.check = None;
+        let file = std::fs::File::options()
+            .write(true)
+            .open(model.path())
+            .unwrap();
+        let mut times = 0;
+        let mut touched = || {
+            times += 1;
+            let then = SystemTime::UNIX_EPOCH + Duration::from_secs(times);
+            file.set_modified(then).unwrap();
+            Ok(())
+        };
+        let disk = embedding.file.as_ref().unwrap();
+        let checked = embedding.checked(&container, disk, &Cancel::default(), &mut touched);
+        let error = checked.unwrap_err().to_string();
+        assert!(
+            error.contains("is being written to by another program"),
+            "{error}"
+        );
+        let stopped = Cancel::default();
+        stopped.cancel();
+        let checked = embedding.checked(&container, disk, &stopped, touched);
+        assert!(matches!(checked, Err(Error::Cancelled)), "{checked:?}");
     }
 }

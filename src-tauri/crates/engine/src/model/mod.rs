@@ -246,7 +246,7 @@ impl Model {
         work: &mut Work,
         cancel: &Cancel,
     ) -> Result<()> {
-        self.begin(tokens, state, work)?;
+        self.begin(tokens, state, work, cancel)?;
         for layer in 0..self.layers.len() {
             self.layer(layer, tokens, state, work, cancel)?;
         }
@@ -254,14 +254,20 @@ impl Model {
     }
 
     /// The first part of [`Model::forward`]; a call of [`Model::layer`] for every layer in turn and one of [`Model::finish`] follow.
-    pub fn begin(&self, tokens: &[u32], state: &State, work: &mut Work) -> Result<()> {
+    pub fn begin(
+        &self,
+        tokens: &[u32],
+        state: &State,
+        work: &mut Work,
+        cancel: &Cancel,
+    ) -> Result<()> {
         work.begun = Some(Instant::now());
         for (rotation, angles) in self.rotations.iter().zip(&mut work.angles) {
             rotation.angles(state.position, 1, tokens.len(), angles);
         }
         self.foresee(tokens);
         work.moe.routes = self.recording().is_some().then(Vec::new);
-        self.embed(tokens, &mut work.row, &mut work.streams)
+        self.embed(tokens, &mut work.row, &mut work.streams, cancel)
     }
 
     /// One layer of [`Model::forward`].
@@ -384,13 +390,19 @@ impl Model {
     }
 
     /// Embeddings, copied into every stream: [n, hc_mult, D].
-    fn embed(&self, tokens: &[u32], row: &mut Vec<u8>, streams: &mut Vec<f32>) -> Result<()> {
+    fn embed(
+        &self,
+        tokens: &[u32],
+        row: &mut Vec<u8>,
+        streams: &mut Vec<f32>,
+        cancel: &Cancel,
+    ) -> Result<()> {
         let (n, d) = (self.config.hc_mult, self.config.hidden_size);
         streams.clear();
         streams.resize(tokens.len() * n * d, 0.0);
         for (token, h) in tokens.iter().zip(streams.chunks_exact_mut(n * d)) {
             let (first, rest) = h.split_at_mut(d);
-            self.embedded(*token, row, first)?;
+            self.embedded(*token, row, first, cancel)?;
             for stream in rest.chunks_exact_mut(d) {
                 stream.copy_from_slice(first);
             }
@@ -399,9 +411,21 @@ impl Model {
     }
 
     /// The embedding of a token: out [D].
-    fn embedded(&self, token: u32, row: &mut Vec<u8>, out: &mut [f32]) -> Result<()> {
+    fn embedded(
+        &self,
+        token: u32,
+        row: &mut Vec<u8>,
+        out: &mut [f32],
+        cancel: &Cancel,
+    ) -> Result<()> {
         let bytes = self.dense_bytes();
-        self.embed.row(&self.container, bytes, token, row, out)
+        self.embed
+            .row(&self.container, bytes, token, (row, out), cancel)
+    }
+
+    /// Waits until all that the computation went by has been checked: an answer is not done before.
+    pub fn settle(&self, cancel: &Cancel) -> Result<()> {
+        self.embed.settle(&self.container, cancel)
     }
 
     fn dense_bytes(&self) -> &[u8] {

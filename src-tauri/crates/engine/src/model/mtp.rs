@@ -82,7 +82,7 @@ impl Mtp {
         let mut row = vec![0.0; d];
         let mut embedded = vec![0.0; next.len() * d];
         for (token, e) in next.iter().zip(embedded.chunks_exact_mut(d)) {
-            model.embedded(*token, &mut work.row, &mut row)?;
+            model.embedded(*token, &mut work.row, &mut row, &cancel)?;
             rms_norm(&row, &self.e_norm, c.rms_norm_eps, e);
         }
         let mut e = Vec::new();

@@ -162,12 +162,15 @@ fn unreadable(container: &Container, error: &std::io::Error) -> Error {
     ))
 }
 
-/// Reads a tensor piece by piece and checks it, unless it is stopped; nothing if there is none of that name in the file. For what is not kept.
+/// Reads a tensor piece by piece and checks it; nothing if there is none of that name in the file. For what is not kept.
+///
+/// # Errors
+/// [`Error::Cancelled`] when it is stopped.
 pub fn check(
     container: &Container,
     source: &dyn Source,
     name: &str,
-    stopped: &AtomicBool,
+    stopped: &dyn Fn() -> bool,
 ) -> Result<()> {
     let Some(tensor) = container.dense_places().find(|t| t.name == name) else {
         return Ok(());
@@ -185,8 +188,8 @@ pub fn check(
     );
     for span in all {
         for start in span.file.clone().step_by(PIECE) {
-            if stopped.load(Ordering::Relaxed) {
-                return Ok(());
+            if stopped() {
+                return Err(Error::Cancelled);
             }
             let end = span.file.end.min(start + PIECE as u64);
             // SAFETY: nobody else has the buffer.
@@ -325,12 +328,13 @@ mod tests {
             .to_string();
         assert!(error.contains("layers.1.attn.wq_b.weight"), "{error}");
         // The same for what is checked and not kept.
-        let go = AtomicBool::new(false);
+        let go = || false;
         let passing = "layers.1.attn.wq_b.weight";
         let error = check(&container, &bad, passing, &go).unwrap_err();
         assert!(error.to_string().contains(passing), "{error}");
         assert!(check(&container, &disk, passing, &go).is_ok());
-        assert!(check(&container, &bad, passing, &AtomicBool::new(true)).is_ok());
+        let stopped = check(&container, &bad, passing, &|| true);
+        assert!(matches!(stopped, Err(Error::Cancelled)));
         bad = Bad {
             disk: &disk,
             changed: u64::MAX,

@@ -41,7 +41,7 @@ const BELIEF: f64 = 4.0;
 const AT_FIRST: f64 = 0.6;
 /// How much of the account of bytes stays with each token.
 const ACCOUNT: f64 = 0.998;
-/// While no rank is worth reading, the next layer is predicted for one token in so many, to see whether that has changed.
+/// While no rank is worth reading, guesses are made in one step of so many, to see whether that has changed.
 const LOOK_AGAIN: u64 = 16;
 
 /// How one rank does.
@@ -72,7 +72,7 @@ pub struct Prefetch {
     ranks: Vec<Rank>,
     /// Guesses that concern what was not in memory: page, rank, whether it was read ahead.
     open: Vec<(u32, usize, bool)>,
-    tokens: u64,
+    steps: u64,
     /// Of steps of one token, and of those of more: the thousands of a prompt do not pay for guesses in the answer to it.
     accounts: [Account; 2],
 }
@@ -101,14 +101,14 @@ impl Prefetch {
             taken,
             ranks,
             open: Vec::with_capacity(taken),
-            tokens: 0,
+            steps: 0,
             accounts: [Account::default(); 2],
         }
     }
 
-    /// A token begins.
+    /// A step begins.
     pub fn advance(&mut self) {
-        self.tokens += 1;
+        self.steps += 1;
         for account in &mut self.accounts {
             account.demanded *= ACCOUNT;
             account.wasted *= ACCOUNT;
@@ -133,7 +133,7 @@ impl Prefetch {
             let precision = rank.precision();
             precision >= worth && account.allows(1.0 - precision)
         });
-        self.on && (pays || self.tokens.is_multiple_of(LOOK_AGAIN))
+        self.on && (pays || self.steps.is_multiple_of(LOOK_AGAIN))
     }
 
     /// Where the account of guesses of this kind is, if there is one, and from which share on they are worth reading.

@@ -403,6 +403,7 @@ impl Table {
             && let Some(page) = self.coming.pop_front()
         {
             if self.resident(page) {
+                self.prefetch.withdrawn(page);
                 continue;
             }
             let Some(slot) = self.slot_for_coming(counts) else {
@@ -413,6 +414,7 @@ impl Table {
         }
         while let Some((page, guess)) = self.guesses.pop_front() {
             if self.resident(page) {
+                self.prefetch.withdrawn(page);
                 continue;
             }
             let likelihood = self.prefetch.likelihood(guess);

@@ -225,7 +225,7 @@ impl Session {
         let engine = self.engine.clone();
         let (state, work) = (&mut self.state, &mut self.work);
         let mut through = || -> Result<()> {
-            engine.run(|model| model.begin(tokens, state, work))?;
+            engine.run(|model| model.begin(tokens, state, work, cancel))?;
             let layers = engine.model().layers();
             for layer in 0..layers {
                 if layer > 0 {
