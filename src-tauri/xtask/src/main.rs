@@ -2,6 +2,7 @@
 //! library. What the commands do is in [`run`] and [`test`]; how steps are shown and timed in [`steps`].
 
 mod built;
+mod dependencies;
 mod place;
 mod run;
 mod steps;
@@ -18,7 +19,7 @@ const HELP: &str = "\
 Commands:
   cargo xtask run            Install what is missing, build, and open the app (without a display: serve it to a browser)
   cargo xtask test           Install the test tools and check everything
-  cargo xtask test --only G  Only one group: format, ui, rust, browser or window
+  cargo xtask test --only G  Only one group: format, dependencies, ui, rust, browser or window
   cargo xtask bench ...      Build, and measure this computer: `fastar bench` with the bars of the project, and its options; for the
                              pager with layers of all experts: --only pager --shape flash3L256E (12 GB)
   cargo xtask types          Write ui/src/lib/api/types.ts anew from the Rust contract

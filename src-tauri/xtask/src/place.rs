@@ -32,6 +32,11 @@ impl Place {
         }
     }
 
+    /// The folder with everything.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The user interface's folder.
     pub fn ui(&self) -> PathBuf {
         self.root.join("ui")

@@ -251,25 +251,34 @@ pub fn browser() -> Option<std::path::PathBuf> {
         .find(|path| !path.starts_with("/snap"))
 }
 
-/// Installs the program that drives the real window, if it is not there.
-pub fn tauri_driver(place: &Place) -> Result<std::path::PathBuf, Problem> {
-    const VERSION: &str = "2.1.0";
-    let driver = place.tools().join("bin/tauri-driver");
-    if !driver.is_file() {
-        execute(
-            place
-                .cargo([
-                    "install",
-                    "--locked",
-                    "tauri-driver",
-                    "--version",
-                    VERSION,
-                    "--root",
-                ])
-                .arg(place.tools()),
-        )?;
-    }
-    Ok(driver)
+/// A program for the tests that is built from its source.
+pub struct Tool {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// Drives the real window.
+pub const TAURI_DRIVER: Tool = Tool {
+    name: "tauri-driver",
+    version: "2.1.0",
+};
+/// Checks the Rust packages that are used.
+pub const CARGO_DENY: Tool = Tool {
+    name: "cargo-deny",
+    version: "0.20.2",
+};
+
+/// Installs a tool, if this version of it is not there.
+pub fn tool(place: &Place, tool: &Tool) -> Result<std::path::PathBuf, Problem> {
+    let mut install = place.cargo(["install", "--locked", "--quiet", tool.name]);
+    install
+        .args(["--version", tool.version, "--root"])
+        .arg(place.tools())
+        // Not optimised: that takes many times as long to build, and they are quick enough.
+        .arg("--debug")
+        .env("CARGO_PROFILE_DEV_DEBUG", "false");
+    execute(&mut install)?;
+    Ok(place.tools().join("bin").join(tool.name))
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@ use std::process::{Command, Stdio};
 
 use crate::place::Place;
 use crate::steps::{Problem, Steps, execute};
-use crate::{system, ui};
+use crate::{dependencies, system, ui};
 
 /// A part of the tests that can be run alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Format,
+    Dependencies,
     Ui,
     Rust,
     Browser,
@@ -20,6 +21,7 @@ pub enum Group {
 impl Group {
     pub const ALL: &[Self] = &[
         Self::Format,
+        Self::Dependencies,
         Self::Ui,
         Self::Rust,
         Self::Browser,
@@ -33,6 +35,7 @@ impl Group {
     fn name(self) -> &'static str {
         match self {
             Self::Format => "format",
+            Self::Dependencies => "dependencies",
             Self::Ui => "ui",
             Self::Rust => "rust",
             Self::Browser => "browser",
@@ -71,6 +74,7 @@ pub fn test(place: &Place, only: Option<Group>) -> Result<(), Problem> {
 pub struct Tools {
     browser: Option<PathBuf>,
     driver: Option<PathBuf>,
+    deny: Option<PathBuf>,
 }
 
 /// Installs what `groups` need.
@@ -101,13 +105,20 @@ pub fn tools(place: &Place, steps: &mut Steps, groups: &[Group]) -> Result<Tools
         });
     }
     if has(Group::Window) {
-        tools.driver = Some(steps.run("Window driver", || system::tauri_driver(place))?);
+        tools.driver = Some(steps.run("Window driver", || {
+            system::tool(place, &system::TAURI_DRIVER)
+        })?);
+    }
+    if has(Group::Dependencies) {
+        tools.deny = Some(steps.run("Dependency checker", || {
+            system::tool(place, &system::CARGO_DENY)
+        })?);
     }
     Ok(tools)
 }
 
 fn run_group(place: &Place, steps: &mut Steps, group: Group, tools: &Tools) -> Result<(), Problem> {
-    if group != Group::Format {
+    if !matches!(group, Group::Format | Group::Dependencies) {
         steps.once("UI packages", || ui::install(place))?;
     }
     if group.needs_rust() {
@@ -118,6 +129,12 @@ fn run_group(place: &Place, steps: &mut Steps, group: Group, tools: &Tools) -> R
         Group::Format => steps.run("Rust format", || {
             execute(&mut place.cargo(["fmt", "--all", "--check"]))
         }),
+        Group::Dependencies => {
+            if let Some(deny) = &tools.deny {
+                steps.run("Rust dependencies", || dependencies::rust(place, deny))?;
+            }
+            steps.run("UI dependencies", || dependencies::npm(place))
+        }
         Group::Ui => {
             steps.run("UI check", || ui::script(place, "check"))?;
             steps.run("UI unit tests", || ui::script(place, "test"))?;
