@@ -155,6 +155,8 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             commands::system::trace_start,
             commands::system::trace_stop,
             commands::system::hardware,
+            commands::system::machine_plan,
+            commands::system::machine_measure,
             commands::system::log_read,
             commands::system::diagnostics,
         ])

@@ -55,6 +55,8 @@ const COMMANDS: &[&str] = &[
     "trace_start",
     "trace_stop",
     "hardware",
+    "machine_plan",
+    "machine_measure",
     "log_read",
     "diagnostics",
 ];

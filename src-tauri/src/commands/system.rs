@@ -1,6 +1,6 @@
 //! Facts about the app, what it is doing, and links.
 
-use fastar_api::{ApiError, AppInfo, Hardware, LogPage, Monitor, TraceFile};
+use fastar_api::{ApiError, AppInfo, Hardware, LogPage, MachinePlan, Monitor, TraceFile};
 use fastar_app::{App, guard};
 use tauri::State;
 
@@ -31,6 +31,16 @@ pub(crate) fn trace_stop(app: State<'_, App>) -> Result<Option<TraceFile>> {
 #[tauri::command(rename_all = "snake_case", async)]
 pub(crate) fn hardware(app: State<'_, App>) -> Result<Hardware> {
     guard(|| Ok(app.hardware()))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn machine_plan(app: State<'_, App>) -> Result<MachinePlan> {
+    guard(|| Ok(app.machine_plan()))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn machine_measure(app: State<'_, App>) -> Result<MachinePlan> {
+    guard(|| Ok(app.machine_measure()))
 }
 
 #[tauri::command(rename_all = "snake_case", async)]

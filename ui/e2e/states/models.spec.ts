@@ -33,9 +33,8 @@ async function listen(page: Page): Promise<() => Promise<string[]>> {
   return () => page.evaluate(() => (window as unknown as { heard: string[] }).heard);
 }
 
-test('the real model is three clicks away, and sizes, place and room are said before', async ({ page }) => {
-  await page.goto('/?fake=demo');
-  await page.getByRole('button', { name: 'Get the real model' }).click();
+test('sizes, place and room are said before a download begins', async ({ page }) => {
+  await open(page, 'demo');
   await expect(panel(page)).toContainText('has not been tried with the real files yet');
   await expect(offer(page, 'flash-0731')).toContainText('156 GB to download, up to 163 GB of the disk');
   await panel(page)

@@ -3,6 +3,7 @@ import {
   bytes,
   count,
   duration,
+  estimate,
   parameters,
   percent,
   remaining,
@@ -22,6 +23,10 @@ describe('numbers as people read them', () => {
     expect(speed(4.5678)).toBe('4.57');
     expect(speed(41.23)).toBe('41.2');
     expect(speed(1234.5)).toBe('1,235');
+  });
+
+  it('shows an estimate with two digits and no more', () => {
+    expect([0.0466, 3.674, 12.4, 7.0].map(estimate)).toEqual(['0.047', '3.7', '12', '7']);
   });
 
   it('changes the unit of durations where the next one reads better', () => {

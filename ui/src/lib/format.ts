@@ -27,6 +27,11 @@ export function speed(tokensPerSecond: number): string {
   return fixed(tokensPerSecond, tokensPerSecond >= 10 ? 1 : 2);
 }
 
+/** An estimate of tokens per second: no more precise than it is. */
+export function estimate(tokensPerSecond: number): string {
+  return numbers({ maximumSignificantDigits: 2 }).format(tokensPerSecond);
+}
+
 /** Milliseconds as `35 ms`, `1.2 s`, `2 min 5 s`. */
 export function duration(ms: number): string {
   const { units } = strings;

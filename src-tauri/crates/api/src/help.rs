@@ -56,6 +56,60 @@ pub struct Disk {
     pub free_bytes: Option<u64>,
 }
 
+/// What this computer would do with the recommended model of the catalogue, before anything of it is here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct MachinePlan {
+    /// The entry of the catalogue.
+    pub entry: String,
+    /// Its name, for people.
+    pub name: String,
+    /// The computer.
+    pub hardware: Hardware,
+    /// Bytes to fetch, without the drafter.
+    #[ts(type = "number")]
+    pub download_bytes: u64,
+    /// Most bytes on the disk while it is fetched and made.
+    #[ts(type = "number")]
+    pub peak_bytes: u64,
+    /// Whether the disk for models has room for that; none where the system does not say.
+    pub fits_disk: Option<bool>,
+    /// Bytes of memory for weights that every token reads.
+    #[ts(type = "number")]
+    pub dense_bytes: u64,
+    /// Bytes of memory for experts.
+    #[ts(type = "number")]
+    pub cache_bytes: u64,
+    /// Experts that fit into them.
+    #[ts(type = "number")]
+    pub slots: u64,
+    /// Experts there are.
+    #[ts(type = "number")]
+    pub experts: u64,
+    /// Whether the memory is enough to load it at all; none where the system does not say.
+    pub fits_memory: Option<bool>,
+    /// What a person should know of the memory, a sentence.
+    pub memory_note: Option<String>,
+    /// How fast answers would be written; none before memory and disk were measured.
+    pub speed: Option<SpeedEstimate>,
+    /// Why they could not be measured, a sentence.
+    pub not_measured: Option<String>,
+}
+
+/// How fast answers would be written, worked out from what memory and disk do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct SpeedEstimate {
+    /// Tokens a second where nothing is read ahead, ...
+    pub least: f64,
+    /// ... and where reading and computing always go on at once.
+    pub most: f64,
+    /// Bytes a second that all threads together read from memory, measured.
+    pub memory_rate: f64,
+    /// Bytes a second that were read from the disk for models, measured.
+    pub disk_rate: f64,
+    /// About what share of the experts asked for would be in memory, from 0 to 1.
+    pub hit_rate: f64,
+}
+
 /// How grave a line of the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]

@@ -18,7 +18,9 @@ pub use chat::{
     GenerationEvent, Message, MessageStatus, NewMessage, Preset, Role, Thinking, TokenCount,
 };
 pub use error::{ApiError, ErrorCode};
-pub use help::{Disk, Hardware, Instructions, LogLevel, LogLine, LogPage};
+pub use help::{
+    Disk, Hardware, Instructions, LogLevel, LogLine, LogPage, MachinePlan, SpeedEstimate,
+};
 pub use job::{Job, JobKind, JobPhase, JobState};
 pub use library::{CatalogueEntry, Condition, DownloadRequest, Library, ModelFile};
 pub use model::{

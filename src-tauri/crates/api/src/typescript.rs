@@ -6,9 +6,10 @@ use crate::{
     Activity, AnswerStats, ApiError, AppInfo, Attachment, CachePlan, CatalogueEntry, Chat,
     ChatSummary, Condition, Disk, DownloadRequest, ErrorCode, ExportFormat, Exported, Face, Finish,
     Found, GenerationEvent, Hardware, Instructions, Job, JobKind, JobPhase, JobState, Library,
-    LogLevel, LogLine, LogPage, Message, MessageStatus, ModelFile, ModelInfo, ModelMemory,
-    ModelState, Monitor, NewMessage, Paging, PagingLayer, PagingStep, Preset, Process, Role,
-    Setting, SettingKind, SettingScope, SettingSection, Thinking, TokenCount, TraceFile,
+    LogLevel, LogLine, LogPage, MachinePlan, Message, MessageStatus, ModelFile, ModelInfo,
+    ModelMemory, ModelState, Monitor, NewMessage, Paging, PagingLayer, PagingStep, Preset, Process,
+    Role, Setting, SettingKind, SettingScope, SettingSection, SpeedEstimate, Thinking, TokenCount,
+    TraceFile,
 };
 
 /// The whole text of `ui/src/lib/api/types.ts`.
@@ -72,6 +73,8 @@ pub fn typescript() -> String {
         Instructions,
         Disk,
         Hardware,
+        SpeedEstimate,
+        MachinePlan,
         LogLevel,
         LogLine,
         LogPage,

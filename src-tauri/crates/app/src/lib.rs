@@ -23,6 +23,7 @@ mod logs;
 mod models;
 mod monitor;
 mod preferences;
+mod prospect;
 mod sessions;
 mod settings;
 #[cfg(test)]
@@ -161,6 +162,8 @@ struct Inner {
     given: Given,
     /// Held while a recording begins: two would take one name.
     tracing: Mutex<()>,
+    /// How fast memory and disk are, or why that is not known; none before it was measured.
+    measured: Mutex<Option<std::result::Result<prospect::Rates, String>>>,
     workshop: Arc<dyn Workshop>,
     models_folder: Option<PathBuf>,
     chats: Arc<Chats>,
@@ -246,6 +249,7 @@ impl App {
             settings,
             given,
             tracing: Mutex::default(),
+            measured: Mutex::default(),
             workshop,
             models_folder,
             chats,

@@ -86,6 +86,8 @@ pub const COMMANDS: &[&str] = &[
     "trace_start",
     "trace_stop",
     "hardware",
+    "machine_plan",
+    "machine_measure",
     "log_read",
     "diagnostics",
 ];
@@ -401,6 +403,8 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
         "trace_start" => no_arguments(body).and_then(|()| value(app.trace_start()?)),
         "trace_stop" => no_arguments(body).and_then(|()| value(app.trace_stop()?)),
         "hardware" => no_arguments(body).and_then(|()| value(app.hardware())),
+        "machine_plan" => no_arguments(body).and_then(|()| value(app.machine_plan())),
+        "machine_measure" => no_arguments(body).and_then(|()| value(app.machine_measure())),
         "log_read" => arguments(body).and_then(|After { after }| value(app.log_read(after))),
         "diagnostics" => no_arguments(body).and_then(|()| value(app.diagnostics())),
         _ => Err(no_such_command()),

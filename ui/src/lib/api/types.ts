@@ -999,6 +999,86 @@ models: Disk,
  */
 npu: boolean, };
 
+export type SpeedEstimate = { 
+/**
+ * Tokens a second where nothing is read ahead, ...
+ */
+least: number, 
+/**
+ * ... and where reading and computing always go on at once.
+ */
+most: number, 
+/**
+ * Bytes a second that all threads together read from memory, measured.
+ */
+memory_rate: number, 
+/**
+ * Bytes a second that were read from the disk for models, measured.
+ */
+disk_rate: number, 
+/**
+ * About what share of the experts asked for would be in memory, from 0 to 1.
+ */
+hit_rate: number, };
+
+export type MachinePlan = { 
+/**
+ * The entry of the catalogue.
+ */
+entry: string, 
+/**
+ * Its name, for people.
+ */
+name: string, 
+/**
+ * The computer.
+ */
+hardware: Hardware, 
+/**
+ * Bytes to fetch, without the drafter.
+ */
+download_bytes: number, 
+/**
+ * Most bytes on the disk while it is fetched and made.
+ */
+peak_bytes: number, 
+/**
+ * Whether the disk for models has room for that; none where the system does not say.
+ */
+fits_disk: boolean | null, 
+/**
+ * Bytes of memory for weights that every token reads.
+ */
+dense_bytes: number, 
+/**
+ * Bytes of memory for experts.
+ */
+cache_bytes: number, 
+/**
+ * Experts that fit into them.
+ */
+slots: number, 
+/**
+ * Experts there are.
+ */
+experts: number, 
+/**
+ * Whether the memory is enough to load it at all; none where the system does not say.
+ */
+fits_memory: boolean | null, 
+/**
+ * What a person should know of the memory, a sentence.
+ */
+memory_note: string | null, 
+/**
+ * How fast answers would be written; none before memory and disk were measured.
+ */
+speed: SpeedEstimate | null, 
+/**
+ * Why they could not be measured, a sentence.
+ */
+not_measured: string | null, };
+
 export type LogLevel = "error" | "warn" | "info" | "debug";
 
 export type LogLine = { 

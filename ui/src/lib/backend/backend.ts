@@ -17,6 +17,7 @@ import type {
   Job,
   Library,
   LogPage,
+  MachinePlan,
   ModelMemory,
   ModelState,
   Monitor,
@@ -114,6 +115,10 @@ export interface Backend {
   traceStop(): Promise<TraceFile | null>;
   /** The computer, as far as the app may use it. */
   hardware(): Promise<Hardware>;
+  /** What the computer would do with the recommended model. */
+  machinePlan(): Promise<MachinePlan>;
+  /** The same, after memory and disk were measured for a moment. */
+  machineMeasure(): Promise<MachinePlan>;
   /** Lines of the log after this number. */
   logRead(after: number): Promise<LogPage>;
   /** A text for a report about a problem. */

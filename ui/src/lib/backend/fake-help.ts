@@ -1,5 +1,5 @@
 /** The scripted app's computer, log and report. */
-import type { Hardware, LogLine, LogPage } from '../api/types';
+import type { Hardware, LogLine, LogPage, MachinePlan } from '../api/types';
 import { type Backend, BackendError } from './backend';
 
 const hardware: Hardware = {
@@ -38,7 +38,40 @@ const begun: [LogLine['level'], target: string, text: string][] = [
   ],
 ];
 
-type Methods = Pick<Backend, 'hardware' | 'logRead' | 'diagnostics'>;
+type Methods = Pick<Backend, 'hardware' | 'machinePlan' | 'machineMeasure' | 'logRead' | 'diagnostics'>;
+
+/** As the app works it out for a computer with 64 GB, or for one with too little of something. */
+function machine(name: string, measured: boolean): MachinePlan {
+  const small = name === 'smallmachine';
+  const peak_bytes = 163_408_743_436;
+  const free_bytes = name === 'fulldisk' || small ? 82_300_000_000 : hardware.models.free_bytes;
+  const available_bytes = small ? 5_200_000_000 : hardware.available_bytes;
+  const slow = name === 'nodirect';
+  return {
+    entry: 'flash-0731',
+    name: 'DeepSeek V4 Flash 0731',
+    hardware: { ...hardware, available_bytes, models: { ...hardware.models, free_bytes } },
+    download_bytes: 156_023_192_948,
+    peak_bytes,
+    fits_disk: (free_bytes ?? 0) >= peak_bytes,
+    dense_bytes: 7_794_392_436,
+    cache_bytes: small ? 6 * 13_369_344 : 3512 * 13_369_344,
+    slots: small ? 6 : 3512,
+    experts: 11_008,
+    fits_memory: !small,
+    memory_note: small
+      ? 'This model needs at least 7.9 GB of memory: 7.8 GB for weights that every token reads and 80.2 MB for the experts of one token in one layer. Of that, 5.2 GB are available. Close other programs, or use a computer with more memory.'
+      : null,
+    speed:
+      measured && !small && !slow
+        ? { least: 3.67, most: 7.18, memory_rate: 96.2e9, disk_rate: 6.31e9, hit_rate: 0.739 }
+        : null,
+    not_measured:
+      measured && slow
+        ? 'The disk of /home/you/FaStar models cannot be measured: its file system reads through memory only.'
+        : null,
+  };
+}
 
 export function fakeHelp(name: string): Methods {
   const empty = name === 'emptylog';
@@ -59,7 +92,16 @@ export function fakeHelp(name: string): Methods {
       text: (event as CustomEvent<string>).detail,
     });
   });
+  let measured = false;
   return {
+    async machinePlan() {
+      return machine(name, measured);
+    },
+    async machineMeasure() {
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      measured = true;
+      return machine(name, measured);
+    },
     async hardware() {
       if (name === 'brokenhelp') {
         throw new BackendError({

@@ -26,6 +26,7 @@ import { spoken } from '../markdown/spoken';
 import { apply, type Conversation, isProvisional, provisional, writing } from './answer';
 import { failure, refusal } from './failure';
 import { Help } from './help.svelte';
+import { Machine } from './machine.svelte';
 import { Models } from './models.svelte';
 import { Monitor } from './monitor.svelte';
 import { Settings } from './settings.svelte';
@@ -141,6 +142,7 @@ export class App {
   readonly settings: Settings;
   readonly monitor: Monitor;
   readonly help: Help;
+  readonly machine: Machine;
 
   constructor(readonly backend: Backend) {
     this.models = new Models(backend, async () => {
@@ -149,6 +151,7 @@ export class App {
     });
     this.monitor = new Monitor(backend);
     this.help = new Help(backend);
+    this.machine = new Machine(backend);
     this.settings = new Settings(backend, async () => {
       this.failureSeen = false;
       await this.readModel();

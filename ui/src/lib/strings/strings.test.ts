@@ -81,7 +81,7 @@ const special: Record<string, unknown[][]> = {
 
 type Phrase = (...given: unknown[]) => string;
 /** What stands in the places of a phrase. */
-const PLACES = [2, 31, 456, 7890];
+const PLACES = [2, 31, 456, 7890, 65];
 
 /** Every text of a catalogue, phrases with something in their places. */
 function texts(catalogue: typeof en): [path: string, text: string][] {

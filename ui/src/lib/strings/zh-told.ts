@@ -58,6 +58,10 @@ export const sentences: Record<string, string> = {
   'The conversation needs {needed} positions and this model has {context}. Start a new chat or send a shorter message.':
     '这个对话需要 {needed} 个位置，而这个模型有 {context} 个。请开始新对话，或发送更短的消息。',
   'The message is empty.': '消息为空。',
+  'The disk of {folder} was not measured, because it is nearly full.':
+    '没有测量 {folder} 所在的磁盘，因为它快满了。',
+  'The disk of {folder} cannot be measured: its file system reads through memory only.':
+    '无法测量 {folder} 所在的磁盘：它的文件系统只通过内存读取。',
   'The message has {bytes} bytes, and {limit} is the limit.': '消息有 {bytes} 字节，上限是 {limit} 字节。',
   'The message has {count} files, and {limit} is the limit.': '消息有 {count} 个文件，上限是 {limit} 个。',
   'The file has {bytes} bytes, and {limit} is the limit.': '文件有 {bytes} 字节，上限是 {limit} 字节。',

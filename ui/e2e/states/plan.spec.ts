@@ -1,0 +1,87 @@
+/** The first screen: what this computer would do with the real model, how that is known, and the way to it. */
+import type { Page } from '@playwright/test';
+import { accessibility, expect, test } from '../page';
+
+const prospect = (page: Page) => page.getByTestId('prospect');
+const plan = (page: Page) => page.getByTestId('plan-panel');
+const models = (page: Page) => page.getByTestId('model-panel');
+const asked = (page: Page) => page.evaluate(() => (window as unknown as { asked: string[] }).asked);
+
+test('the first screen says what fits and how fast it would be, and moves nothing when it is known', async ({
+  page,
+}) => {
+  await page.goto('/?fake=demo');
+  await expect(prospect(page)).toContainText('DeepSeek V4 Flash 0731 fits this computer.');
+  await expect(prospect(page)).toContainText(
+    '58.1 GB of memory free · 1.2 TB of disk free · 8 threads · no NPU',
+  );
+  const button = prospect(page).getByRole('button', { name: 'See the plan' });
+  const heading = page.getByRole('heading', { level: 1 });
+  const before = await heading.boundingBox();
+  await expect(prospect(page)).toContainText('About 3.7 to 7.2 tokens/s.');
+  expect(await heading.boundingBox()).toEqual(before);
+  await button.click();
+  await expect(plan(page).getByRole('heading', { level: 2 })).toHaveText(
+    'DeepSeek V4 Flash 0731 on this computer',
+  );
+});
+
+test('the real model is three clicks away, and every number has its reason before the first byte', async ({
+  page,
+}) => {
+  await page.goto('/?fake=demo');
+  await page.getByRole('button', { name: 'Get the real model' }).click();
+  await expect(plan(page).getByTestId('plan-speed')).toContainText('About 3.7 to 7.2 tokens/s');
+  await expect(plan(page).getByTestId('plan-speed')).toContainText(
+    'An estimate: the model was not run. Just now memory was read at 96.2 GB/s and the disk at 6.3 GB/s, and about 74 % of the experts asked for should be in memory.',
+  );
+  await expect(plan(page)).toContainText(
+    '7.8 GB for what every word needs, 47.0 GB for 3,512 of 11,008 experts (31 %).',
+  );
+  await expect(plan(page)).toContainText('Needs up to 163 GB while it is downloaded, and 156 GB then.');
+  await expect(plan(page)).toContainText('has not been tried with the real files yet');
+  await expect(plan(page).getByTestId('plan-folder')).toHaveText('Into /home/you/FaStar models');
+  await accessibility(page);
+  expect(await asked(page)).not.toContain('downloadStart');
+  await plan(page).getByRole('button', { name: 'Download 156 GB' }).click();
+  // What has begun is looked at, without the drafter, which nobody asked for.
+  await expect(plan(page)).toHaveCount(0);
+  await expect(models(page).getByTestId('job')).toHaveAttribute('data-state', 'queued');
+});
+
+test('another folder can be chosen on the way, and the plan is made for it', async ({ page }) => {
+  await page.goto('/?fake=demo');
+  await page.getByRole('button', { name: 'Get the real model' }).click();
+  await plan(page).getByRole('button', { name: 'Change folder…' }).click();
+  await expect.poll(() => asked(page)).toContain('modelFolderChoose');
+  await expect
+    .poll(async () => {
+      const questions = await asked(page);
+      return questions.lastIndexOf('machinePlan') > questions.lastIndexOf('modelFolderChoose');
+    })
+    .toBe(true);
+});
+
+test('what is missing is said, and a computer that cannot load it is not measured', async ({ page }) => {
+  await page.goto('/?fake=smallmachine');
+  await expect(prospect(page)).toContainText('DeepSeek V4 Flash 0731 needs more memory than is free here.');
+  await prospect(page).getByRole('button').click();
+  await expect(plan(page).getByTestId('plan-speed')).toContainText('Not enough memory');
+  await expect(plan(page)).toContainText('This model needs at least 7.9 GB of memory');
+  await expect(plan(page).getByTestId('plan-download')).toHaveText('Start anyway');
+  expect(await asked(page)).not.toContain('machineMeasure');
+  await page.keyboard.press('Escape');
+  await page.goto('/?fake=fulldisk');
+  await expect(prospect(page)).toContainText('DeepSeek V4 Flash 0731 needs 163 GB of free disk.');
+  await accessibility(page);
+});
+
+test('a disk that cannot be measured is told, and no speed is made up', async ({ page }) => {
+  await page.goto('/?fake=nodirect');
+  await page.getByRole('button', { name: 'Get the real model' }).click();
+  await expect(plan(page).getByTestId('plan-speed')).toContainText('How fast it would be is not known');
+  await expect(plan(page).getByTestId('plan-speed')).toContainText(
+    'its file system reads through memory only',
+  );
+  await expect(plan(page).getByTestId('plan-speed')).not.toContainText('tokens/s');
+});
