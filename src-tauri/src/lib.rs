@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use fastar_api::{ApiError, Face};
 use fastar_app::{App, Options};
+use fastar_server::Host;
 use tauri::{Manager, RunEvent, WindowEvent};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -151,6 +152,9 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             commands::settings::setting_reset,
             commands::settings::cache_plan,
             commands::settings::model_reload,
+            commands::server::server_state,
+            commands::server::server_key,
+            commands::server::server_key_new,
             commands::system::monitor,
             commands::system::trace_start,
             commands::system::trace_stop,
@@ -164,6 +168,7 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             let handle = tauri.handle();
             match opened {
                 Ok(app) => {
+                    handle.manage(Host::start(&app));
                     handle.manage(app);
                     window::open(handle)?;
                 }
@@ -182,7 +187,12 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
                 event: WindowEvent::CloseRequested { api, .. },
                 ..
             } if !closing.may_close(handle, &app) => api.prevent_close(),
-            RunEvent::Exit => app.shut_down(),
+            RunEvent::Exit => {
+                if let Some(host) = handle.try_state::<Host>() {
+                    host.stop();
+                }
+                app.shut_down();
+            }
             _ => {}
         }
     }))

@@ -5,6 +5,7 @@
 pub(crate) mod chat;
 pub(crate) mod jobs;
 pub(crate) mod models;
+pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod system;
 

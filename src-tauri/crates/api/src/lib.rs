@@ -10,6 +10,7 @@ mod job;
 mod library;
 mod model;
 mod monitor;
+mod server;
 mod setting;
 mod typescript;
 
@@ -27,5 +28,6 @@ pub use model::{
     AppInfo, Face, ModelInfo, ModelMemory, ModelState, Paging, PagingLayer, PagingStep,
 };
 pub use monitor::{Activity, Monitor, Process, TraceFile};
+pub use server::ServerState;
 pub use setting::{CachePlan, Setting, SettingKind, SettingScope, SettingSection};
 pub use typescript::typescript;

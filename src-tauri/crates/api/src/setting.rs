@@ -30,6 +30,8 @@ pub enum SettingSection {
     Performance,
     /// Where models are and how they are fetched.
     Models,
+    /// The local server of the window.
+    Server,
     /// What is written down about the app itself.
     Logs,
 }

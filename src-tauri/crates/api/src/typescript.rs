@@ -8,8 +8,8 @@ use crate::{
     Found, GenerationEvent, Hardware, Instructions, Job, JobKind, JobPhase, JobState, Library,
     LogLevel, LogLine, LogPage, MachinePlan, Message, MessageStatus, ModelFile, ModelInfo,
     ModelMemory, ModelState, Monitor, NewMessage, Paging, PagingLayer, PagingStep, Preset, Process,
-    Role, Setting, SettingKind, SettingScope, SettingSection, SpeedEstimate, Thinking, TokenCount,
-    TraceFile,
+    Role, ServerState, Setting, SettingKind, SettingScope, SettingSection, SpeedEstimate, Thinking,
+    TokenCount, TraceFile,
 };
 
 /// The whole text of `ui/src/lib/api/types.ts`.
@@ -66,6 +66,7 @@ pub fn typescript() -> String {
         SettingKind,
         Setting,
         CachePlan,
+        ServerState,
         Activity,
         Process,
         TraceFile,

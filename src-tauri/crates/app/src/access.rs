@@ -8,13 +8,64 @@ use std::path::Path;
 
 use crate::App;
 use crate::data::write_whole;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, lock};
+use crate::settings::registry::{SERVER, SERVER_LAN, SERVER_ORIGINS, SERVER_PORT};
 
 const FILE: &str = "server.key";
 /// Hexadecimal digits of two random identifiers: 244 random bits.
 const DIGITS: usize = 64;
 
+/// What the settings say of the local server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerWish {
+    /// It should run.
+    pub on: bool,
+    /// At this port.
+    pub port: u16,
+    /// Other computers of the network may use it too.
+    pub lan: bool,
+    /// Web pages that may use it, as browsers write their origins.
+    pub origins: Vec<String>,
+}
+
 impl App {
+    /// What the settings say of the local server.
+    pub fn server_wish(&self) -> ServerWish {
+        let settings = lock(&self.0.settings);
+        // The registry has whole numbers that fit.
+        let port = settings.decimal(&SERVER_PORT) as u16;
+        ServerWish {
+            on: settings.flag(&SERVER),
+            port,
+            lan: settings.flag(&SERVER_LAN),
+            origins: settings
+                .text(&SERVER_ORIGINS)
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect(),
+        }
+    }
+
+    /// Calls `hook` whenever that may have changed. Only the first hook counts.
+    pub fn when_server_changes(&self, hook: Box<dyn Fn() + Send + Sync>) {
+        // A second one would be a mistake of a face.
+        let _ = self.0.server_changed.set(hook);
+    }
+
+    /// Another key in the place of the one there is.
+    ///
+    /// # Errors
+    /// When the file cannot be written. The old key may be gone then, and the next that is asked for is another one.
+    pub fn server_key_new(&self) -> crate::Result<String> {
+        let path = self.0.data.path().join(FILE);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::file(&path)(error).into());
+            }
+            _ => Ok(key_in(self.0.data.path())?),
+        }
+    }
+
     /// The key of the local server; made, and kept in the data folder, when there is none.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ impl App {
 
     /// A text for a report about a problem.
     pub fn diagnostics(&self) -> String {
-        let face = match self.0.face {
+        let face = match self.1 {
             Face::Desktop => "desktop",
             Face::Web => "web",
         };

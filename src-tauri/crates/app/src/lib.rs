@@ -33,7 +33,7 @@ mod tests;
 extern crate self as fastar_app;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use fastar_api::{
     ApiError, AppInfo, Attachment, Chat, ChatSummary, DownloadRequest, ErrorCode, ExportFormat,
@@ -41,6 +41,7 @@ use fastar_api::{
     Thinking, TokenCount,
 };
 
+pub use access::ServerWish;
 pub use chats::exchange::MAX_IMPORT_BYTES;
 pub use error::guard;
 pub use generation::Listener;
@@ -151,7 +152,7 @@ pub fn delete_model(folder: &Path, file: &str) -> Result<u64> {
 
 /// The running app. Clones share everything; the last one to go saves and ends what is being written.
 #[derive(Clone)]
-pub struct App(Arc<Inner>);
+pub struct App(Arc<Inner>, Face);
 
 struct Inner {
     // Dropped in this order: the lock of the folder goes last.
@@ -168,7 +169,8 @@ struct Inner {
     models_folder: Option<PathBuf>,
     chats: Arc<Chats>,
     data: DataFolder,
-    face: Face,
+    /// Told when what the settings say of the local server has changed.
+    server_changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
     notice: Option<String>,
 }
 
@@ -242,7 +244,7 @@ impl App {
             .into_iter()
             .flatten()
             .collect();
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             generation,
             jobs,
             models,
@@ -254,16 +256,22 @@ impl App {
             models_folder,
             chats,
             data,
-            face: options.face,
+            server_changed: OnceLock::new(),
             notice: (!notices.is_empty()).then(|| notices.join(" ")),
-        })))
+        };
+        Ok(Self(Arc::new(inner), options.face))
+    }
+
+    /// The same app for another face of it: a browser beside the window has no dialogs.
+    pub fn seen_by(&self, face: Face) -> Self {
+        Self(Arc::clone(&self.0), face)
     }
 
     /// Facts about the running app.
     pub fn app_info(&self) -> AppInfo {
         AppInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            face: self.0.face,
+            face: self.1,
             data_folder: self.0.data.path().display().to_string(),
             notice: self.0.notice.clone(),
         }

@@ -82,6 +82,9 @@ pub const COMMANDS: &[&str] = &[
     "setting_reset",
     "cache_plan",
     "model_reload",
+    "server_state",
+    "server_key",
+    "server_key_new",
     "monitor",
     "trace_start",
     "trace_stop",
@@ -299,6 +302,9 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
         "app_info" => no_arguments(body).and_then(|()| value(app.app_info())),
         "model_state" => no_arguments(body).and_then(|()| value(app.model_state())),
         "model_memory" => no_arguments(body).and_then(|()| value(app.model_memory())),
+        "server_state" | "server_key" | "server_key_new" => Err(unsupported(
+            "The local server is set up in the window of FaStar.",
+        )),
         "model_choose" => Err(unsupported(
             "A model file cannot be chosen in the browser. Start `fastar serve --model FILE`, or use the desktop app.",
         )),

@@ -1,17 +1,21 @@
-//! Who may talk to the server: only pages that it served itself, and programs of the person on this computer.
+//! Who may talk to the server: only pages that it served itself, those the person has named, and programs with the key.
 //!
 //! A web page in the person's browser can send requests to 127.0.0.1. The `Host` check stops names that were rebound to it, the
 //! `Origin` check stops other pages, and the content type that commands require cannot be sent by a plain form. Other accounts of the
 //! computer can send whatever they like; they do not have the key. The interface itself holds nothing of the person and needs none.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use axum::serve::IncomingStream;
 use fastar_api::{ApiError, ErrorCode};
+use tokio::net::TcpListener;
 
 use crate::api::refusal;
 use crate::ui::CONTENT_SECURITY_POLICY;
@@ -21,6 +25,10 @@ use crate::ui::CONTENT_SECURITY_POLICY;
 pub(crate) struct Gate {
     port: u16,
     key: Option<Arc<str>>,
+    /// Other pages that may use it, as browsers write their origins.
+    origins: Arc<[String]>,
+    /// Other computers may ask, by the number that this one has in their network: a name could be rebound to it.
+    lan: bool,
 }
 
 impl Gate {
@@ -28,18 +36,62 @@ impl Gate {
         Self {
             port,
             key: key.map(Arc::from),
+            origins: Arc::new([]),
+            lan: false,
         }
+    }
+
+    /// For those who were let in besides. The key is not optional then.
+    pub(crate) fn open_to(port: u16, key: String, origins: Vec<String>, lan: bool) -> Self {
+        Self {
+            origins: origins.into(),
+            lan,
+            ..Self::new(port, Some(key))
+        }
+    }
+
+    fn is_ours(&self, host: &str, here: Option<IpAddr>) -> bool {
+        is_ours(host, self.port)
+            || (self.lan
+                && here.is_some_and(|ip| host == SocketAddr::new(ip, self.port).to_string()))
+    }
+
+    /// The origin of a request that is another page's, and named.
+    fn named<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let origin = only(headers, header::ORIGIN)?;
+        self.origins.iter().any(|o| o == origin).then_some(origin)
+    }
+}
+
+/// The number of this computer that a connection came to.
+#[derive(Clone, Copy)]
+pub(crate) struct Here(Option<IpAddr>);
+
+impl Connected<IncomingStream<'_, TcpListener>> for Here {
+    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
+        Self(stream.io().local_addr().ok().map(|address| address.ip()))
     }
 }
 
 /// Checks every request and puts the security headers on every response.
 pub(crate) async fn check(State(gate): State<Gate>, request: Request, next: Next) -> Response {
-    let problem = problem(&request, gate.port).or_else(|| no_key(&request, gate.key.as_deref()));
-    let mut response = match problem {
+    let named = gate.named(request.headers()).map(str::to_owned);
+    let mut response = match problem(&request, &gate) {
         Some(response) => response,
-        None => next.run(request).await,
+        // A browser asks first, without the key, whether another page may send what it wants to.
+        None if named.is_some() && request.method() == Method::OPTIONS => allowed(),
+        None => match no_key(&request, gate.key.as_deref()) {
+            Some(response) => response,
+            None => next.run(request).await,
+        },
     };
     let headers = response.headers_mut();
+    if let Some(origin) = named.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
+    if !gate.origins.is_empty() {
+        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    }
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -60,18 +112,36 @@ pub(crate) async fn check(State(gate): State<Gate>, request: Request, next: Next
     response
 }
 
-fn problem(request: &Request, port: u16) -> Option<Response> {
+/// What a page of a named origin may send.
+fn allowed() -> Response {
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-type",
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}
+
+fn problem(request: &Request, gate: &Gate) -> Option<Response> {
     let headers = request.headers();
+    let here = request
+        .extensions()
+        .get::<ConnectInfo<Here>>()
+        .and_then(|ConnectInfo(Here(ip))| *ip);
+    let is_ours = |host: &str| gate.is_ours(host, here);
     let host = only(headers, header::HOST);
     let target = request
         .uri()
         .authority()
         .map(|authority| authority.as_str());
-    if !host.is_some_and(|host| is_ours(host, port)) || target.is_some_and(|t| !is_ours(t, port)) {
+    if !host.is_some_and(is_ours) || target.is_some_and(|t| !is_ours(t)) {
         return Some(
             refusal(
                 StatusCode::FORBIDDEN,
-                "This address is not FaStar's: use the one that it printed at start.",
+                "This address is not FaStar's: use the one that it printed at start, or that its settings show.",
             )
             .into_response(),
         );
@@ -79,8 +149,8 @@ fn problem(request: &Request, port: u16) -> Option<Response> {
     if headers.contains_key(header::ORIGIN) {
         let same = only(headers, header::ORIGIN)
             .and_then(|origin| origin.strip_prefix("http://"))
-            .is_some_and(|origin| is_ours(origin, port));
-        if !same {
+            .is_some_and(is_ours);
+        if !same && gate.named(headers).is_none() {
             return Some(
                 refusal(
                     StatusCode::FORBIDDEN,
@@ -124,7 +194,10 @@ fn no_key(request: &Request, key: Option<&str>) -> Option<Response> {
     let error = ApiError {
         code: ErrorCode::NoAccess,
         message: "This page does not have the key of FaStar.".to_owned(),
-        hint: Some("Open the whole address that fastar serve printed when it started.".to_owned()),
+        hint: Some(
+            "Open the whole address that fastar serve printed when it started, or that the settings of the window copy."
+                .to_owned(),
+        ),
         details: None,
     };
     let headers = [(header::WWW_AUTHENTICATE, "Bearer")];

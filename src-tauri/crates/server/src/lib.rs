@@ -5,6 +5,7 @@
 
 mod api;
 mod gate;
+mod host;
 mod neighbour;
 mod ui;
 
@@ -20,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 pub use api::COMMANDS;
+pub use host::Host;
 
 /// After the end was asked for, clients get so long to take the last events.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -81,6 +83,14 @@ pub async fn bind(port: u16) -> Result<Bound, Error> {
 }
 
 impl Bound {
+    /// A port that is taken already; its listener does not block.
+    fn from_std(listener: std::net::TcpListener) -> Result<Self, Error> {
+        let error = |source| Error::Network { port: 0, source };
+        let listener = TcpListener::from_std(listener).map_err(error)?;
+        let address = listener.local_addr().map_err(error)?;
+        Ok(Self { listener, address })
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -94,6 +104,27 @@ impl Bound {
         key: Option<String>,
         until: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), Error> {
+        let gate = gate::Gate::new(self.address.port(), key);
+        let ending = app.clone();
+        let until = async move {
+            until.await;
+            if tokio::task::spawn_blocking(move || ending.shut_down())
+                .await
+                .is_err()
+            {
+                tracing::warn!("saving at the end failed");
+            }
+        };
+        self.answer(app, gate, until).await
+    }
+
+    /// Answers requests until `until` completes, which ends the server and not the app.
+    async fn answer(
+        self,
+        app: App,
+        gate: gate::Gate,
+        until: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), Error> {
         let port = self.address.port();
         let router = Router::new()
             .route("/health", get(|| async { "ok\n" }))
@@ -101,20 +132,12 @@ impl Bound {
             .route("/api", any(api::unknown))
             .route("/api/", any(api::unknown))
             .fallback_service(get(ui::file))
-            .layer(middleware::from_fn_with_state(
-                gate::Gate::new(port, key),
-                gate::check,
-            ))
-            .with_state(app.clone());
+            .layer(middleware::from_fn_with_state(gate, gate::check))
+            .with_state(app)
+            .into_make_service_with_connect_info::<gate::Here>();
         let (ended, after_end) = oneshot::channel();
         let serving = axum::serve(self.listener, router).with_graceful_shutdown(async move {
             until.await;
-            if tokio::task::spawn_blocking(move || app.shut_down())
-                .await
-                .is_err()
-            {
-                tracing::warn!("saving at the end failed");
-            }
             // The receiver is gone only if serving has ended already.
             let _ = ended.send(());
         });

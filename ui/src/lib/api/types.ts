@@ -728,7 +728,7 @@ created_at: number, };
 
 export type SettingScope = "live" | "next_message" | "reload_model" | "restart_app";
 
-export type SettingSection = "appearance" | "answers" | "performance" | "models" | "logs";
+export type SettingSection = "appearance" | "answers" | "performance" | "models" | "server" | "logs";
 
 export type SettingKind = { "kind": "address" } | { "kind": "path" } | { "kind": "secret" } | { "kind": "whole", 
 /**
@@ -859,6 +859,24 @@ tokens_per_second: number | null,
  * About what share of the experts asked for would be in memory, from 0 to 1.
  */
 hit_rate: number | null, };
+
+export type ServerState = { 
+/**
+ * Where programs of this computer reach it; none while it does not run.
+ */
+address: string | null, 
+/**
+ * Where other computers of the network reach it; none where they may not, and where there is no network.
+ */
+network: string | null, 
+/**
+ * Why it does not run although it should.
+ */
+problem: ApiError | null, 
+/**
+ * The first digits of the key. The whole is asked for when it is copied.
+ */
+key_begins: string, };
 
 export type Activity = { 
 /**

@@ -23,6 +23,7 @@ import type {
   Monitor,
   NewMessage,
   Preset,
+  ServerState,
   Setting,
   Thinking,
   TokenCount,
@@ -107,6 +108,12 @@ export interface Backend {
   cachePlan(cacheBytes: number | null): Promise<CachePlan | null>;
   /** Loads the model in use again; an answer being written is stopped for that, or in the way. */
   modelReload(stop: boolean): Promise<void>;
+  /** The local server of the window; only a window has one. */
+  serverState(): Promise<ServerState>;
+  /** Its whole key. */
+  serverKey(): Promise<string>;
+  /** Another key; the old one is refused from now on. */
+  serverKeyNew(): Promise<ServerState>;
   /** What the app is doing at this moment. */
   monitor(): Promise<Monitor>;
   /** Begins to record which experts tokens take. */

@@ -1,5 +1,5 @@
 /** The scripted app's settings: as many of the real ones as every kind of field needs, with the rules that the screen shows. */
-import type { ApiError, CachePlan, ModelState, Setting } from '../api/types';
+import type { ApiError, CachePlan, ModelState, ServerState, Setting } from '../api/types';
 import { type Backend, BackendError } from './backend';
 
 export interface SettingsScenario {
@@ -13,6 +13,8 @@ export interface SettingsScenario {
   unreadable?: ApiError;
   /** Nothing was measured yet. */
   unmeasured?: boolean;
+  /** The computer is in no network. */
+  noNetwork?: boolean;
   /** An answer is being written whenever a reload is asked for. */
   busy?: boolean;
 }
@@ -133,6 +135,38 @@ const rows: Row[] = [
     'Never round to eight bits where that is faster. Slower; for comparing.',
   ],
   [
+    'server',
+    'server',
+    { kind: 'switch' },
+    'live',
+    false,
+    'A browser and other programs of this computer can use FaStar while its window is open. Whoever has the key can read and delete your chats.',
+  ],
+  [
+    'server_port',
+    'server',
+    whole(1024, 65535),
+    'live',
+    8642,
+    'Where it listens. No other program can use the same port meanwhile.',
+  ],
+  [
+    'server_lan',
+    'server',
+    { kind: 'switch' },
+    'live',
+    false,
+    'Other computers of this network reach it too, with the key. Nothing is encrypted on the way: turn this on only in a network that you trust.',
+  ],
+  [
+    'server_origins',
+    'server',
+    { kind: 'address' },
+    'live',
+    null,
+    'Web pages that may use it from a browser, with the key: their exact addresses, with spaces between them. Empty: none but its own.',
+  ],
+  [
     'model',
     'models',
     { kind: 'path' },
@@ -199,7 +233,17 @@ const FITS = 3600 * EXPERT;
 const refuse = (message: string) =>
   new BackendError({ code: 'bad_request', message, hint: null, details: null });
 
-type Methods = Pick<Backend, 'settingList' | 'settingSet' | 'settingReset' | 'cachePlan' | 'modelReload'>;
+type Methods = Pick<
+  Backend,
+  | 'settingList'
+  | 'settingSet'
+  | 'settingReset'
+  | 'cachePlan'
+  | 'modelReload'
+  | 'serverState'
+  | 'serverKey'
+  | 'serverKeyNew'
+>;
 
 /** `model` is where the model is; a reload sets it. */
 export function fakeSettings(
@@ -264,7 +308,43 @@ export function fakeSettings(
       } as Setting;
     });
 
+  let key = '7c1e'.padEnd(64, '0');
+  const serverState = (): ServerState => {
+    const port = Number(chosen.get('server_port') ?? 8642);
+    const on = chosen.get('server') === true;
+    // 8080 is always taken here.
+    const taken = port === 8080;
+    const runs = on && !taken;
+    return {
+      address: runs ? `http://127.0.0.1:${port}` : null,
+      network:
+        runs && chosen.get('server_lan') === true && !scenario.noNetwork
+          ? `http://192.168.1.23:${port}`
+          : null,
+      problem:
+        on && taken
+          ? {
+              code: 'busy',
+              message: `Port ${port} is in use by another program.`,
+              hint: 'Choose another port, or end that program: it is tried again by itself.',
+              details: null,
+            }
+          : null,
+      key_begins: key.slice(0, 4),
+    };
+  };
+
   return {
+    async serverState() {
+      return serverState();
+    },
+    async serverKey() {
+      return key;
+    },
+    async serverKeyNew() {
+      key = '91f0'.padEnd(64, '1');
+      return serverState();
+    },
     async settingList() {
       if (scenario.unreadable) throw new BackendError(scenario.unreadable);
       return list();
@@ -347,4 +427,7 @@ export const settingsScenarios: Record<string, SettingsScenario> = {
   },
   unmeasured: { unmeasured: true },
   reloadbusy: { busy: true },
+  nonetwork: { noNetwork: true, chosen: { server: true, server_lan: true } },
+  porttaken: { chosen: { server: true, server_port: 8080 } },
+  served: { chosen: { server: true, server_lan: true, server_origins: 'https://notes.example' } },
 };

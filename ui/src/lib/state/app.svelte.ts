@@ -29,6 +29,7 @@ import { Help } from './help.svelte';
 import { Machine } from './machine.svelte';
 import { Models } from './models.svelte';
 import { Monitor } from './monitor.svelte';
+import { LocalServer } from './server.svelte';
 import { Settings } from './settings.svelte';
 
 const MODEL_POLL_MS = 400;
@@ -143,6 +144,7 @@ export class App {
   readonly monitor: Monitor;
   readonly help: Help;
   readonly machine: Machine;
+  readonly server: LocalServer;
 
   constructor(readonly backend: Backend) {
     this.models = new Models(backend, async () => {
@@ -152,6 +154,7 @@ export class App {
     this.monitor = new Monitor(backend);
     this.help = new Help(backend);
     this.machine = new Machine(backend);
+    this.server = new LocalServer(backend);
     this.settings = new Settings(backend, async () => {
       this.failureSeen = false;
       await this.readModel();

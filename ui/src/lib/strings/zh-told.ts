@@ -57,6 +57,10 @@ export const sentences: Record<string, string> = {
   'Close other programs, or choose a smaller expert cache.': '请关闭其他程序，或选择较小的专家缓存。',
   'The conversation needs {needed} positions and this model has {context}. Start a new chat or send a shorter message.':
     '这个对话需要 {needed} 个位置，而这个模型有 {context} 个。请开始新对话，或发送更短的消息。',
+  'The local server is set up in the window of FaStar.': '本地服务器在 FaStar 的窗口中设置。',
+  'Port {port} is in use by another program.': '端口 {port} 正被其他程序使用。',
+  'Choose another port, or end that program: it is tried again by itself.':
+    '请选择其他端口，或结束那个程序：之后会自动重试。',
   'The message is empty.': '消息为空。',
   'The disk of {folder} was not measured, because it is nearly full.':
     '没有测量 {folder} 所在的磁盘，因为它快满了。',

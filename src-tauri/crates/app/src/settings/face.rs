@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fastar_api::{CachePlan, ModelState, Setting as Shown};
+use fastar_api::{CachePlan, Face, ModelState, Setting as Shown, SettingSection as Section};
 use serde_json::Value;
 
 use super::Settings;
@@ -56,6 +56,7 @@ impl App {
     /// When there is no such setting, it takes no such value (which is told with the setting's name), or the disk refuses. Nothing is changed then.
     pub fn setting_set(&self, key: &str, value: &Value) -> crate::Result<Vec<Shown>> {
         let setting = known(key)?;
+        self.may_change(setting)?;
         let wrong = |what: &str| Error::BadRequest(format!("The setting `{key}` {what}."));
         if value.is_null() {
             return self.setting_reset(key);
@@ -92,6 +93,7 @@ impl App {
     /// When there is no such setting, or the disk refuses.
     pub fn setting_reset(&self, key: &str) -> crate::Result<Vec<Shown>> {
         let setting = known(key)?;
+        self.may_change(setting)?;
         if setting.key == MODEL.key {
             self.0.models.use_demo()?;
         } else if matches!(setting.kind, Kind::Secret) {
@@ -132,6 +134,16 @@ impl App {
         let state = self.0.models.reload()?;
         self.0.generation.stop_writing();
         Ok(state)
+    }
+
+    /// Who opens the local server is at the computer: a page that it serves must not open it to others.
+    fn may_change(&self, setting: &Setting) -> Result<()> {
+        if setting.section == Section::Server && self.1 == Face::Web {
+            return Err(Error::BadRequest(
+                "The local server is set up in the window of FaStar.".into(),
+            ));
+        }
+        Ok(())
     }
 
     /// What counts of a setting, and whether that was chosen.
@@ -182,6 +194,12 @@ impl App {
             }
             key if key == LOG_LEVEL.key => logs::set_level(settings.log_level()),
             _ => {}
+        }
+        drop(settings);
+        if setting.section == Section::Server
+            && let Some(hook) = self.0.server_changed.get()
+        {
+            hook();
         }
         tracing::info!(setting = setting.key, "a setting was changed");
         Ok(())

@@ -40,6 +40,8 @@ pub(crate) enum Kind {
         /// A name and a password may be in it, and a proxy's schemes.
         proxy: bool,
     },
+    /// Web origins (`https://name:port`) with spaces between them; empty is as good as not set.
+    Origins,
     /// Kept in a file of its own, never in the settings.
     Secret,
     /// A whole number.
@@ -259,6 +261,39 @@ pub(crate) static TEXT_SIZE: Setting = Setting {
     help: "Size of everything in the window, in percent.",
 };
 
+pub(crate) static SERVER: Setting = Setting {
+    key: "server",
+    section: Section::Server,
+    kind: Kind::Switch,
+    default: Default::Switch(false),
+    scope: Scope::Live,
+    help: "A browser and other programs of this computer can use FaStar while its window is open. Whoever has the key can read and delete your chats.",
+};
+pub(crate) static SERVER_PORT: Setting = Setting {
+    key: "server_port",
+    section: Section::Server,
+    kind: Kind::Whole(1024..=65535),
+    default: Default::Number(8642.0),
+    scope: Scope::Live,
+    help: "Where it listens. No other program can use the same port meanwhile.",
+};
+pub(crate) static SERVER_LAN: Setting = Setting {
+    key: "server_lan",
+    section: Section::Server,
+    kind: Kind::Switch,
+    default: Default::Switch(false),
+    scope: Scope::Live,
+    help: "Other computers of this network reach it too, with the key. Nothing is encrypted on the way: turn this on only in a network that you trust.",
+};
+pub(crate) static SERVER_ORIGINS: Setting = Setting {
+    key: "server_origins",
+    section: Section::Server,
+    kind: Kind::Origins,
+    default: Default::Automatic,
+    scope: Scope::Live,
+    help: "Web pages that may use it from a browser, with the key: their exact addresses, with spaces between them. Empty: none but its own.",
+};
+
 pub(crate) static LOG_LEVEL: Setting = Setting {
     key: "log_level",
     section: Section::Logs,
@@ -269,7 +304,7 @@ pub(crate) static LOG_LEVEL: Setting = Setting {
 };
 
 /// All of them, in the order of the screen.
-pub(crate) static ALL: [&Setting; 25] = [
+pub(crate) static ALL: [&Setting; 29] = [
     &THEME,
     &LANGUAGE,
     &TEXT_SIZE,
@@ -294,6 +329,10 @@ pub(crate) static ALL: [&Setting; 25] = [
     &DOWNLOAD_PROXY,
     &DOWNLOAD_TOKEN,
     &DOWNLOAD_RESUME,
+    &SERVER,
+    &SERVER_PORT,
+    &SERVER_LAN,
+    &SERVER_ORIGINS,
     &LOG_LEVEL,
 ];
 
@@ -320,7 +359,7 @@ impl Kind {
     /// Whether a value of the file is one of these. Addresses are looked at when they are used: who has one in the file that cannot work is told there.
     pub fn takes(&self, value: &Value) -> bool {
         match self {
-            Self::Path | Self::Address { .. } => value.is_string(),
+            Self::Path | Self::Address { .. } | Self::Origins => value.is_string(),
             // It does not belong into the file.
             Self::Secret => false,
             Self::Whole(range) => value.as_u64().is_some_and(|n| range.contains(&n)),
@@ -341,6 +380,7 @@ impl Kind {
                 _ => value.clone(),
             },
             (Self::Address { .. }, Value::String(text)) => text.trim().trim_end_matches('/').into(),
+            (Self::Origins, Value::String(text)) => origins(text)?.into(),
             _ => value.clone(),
         };
         if let (Self::Address { proxy }, Value::String(address)) = (self, &value) {
@@ -356,7 +396,7 @@ impl Kind {
     /// The values in words, after "must be".
     pub fn words(&self) -> String {
         match self {
-            Self::Path | Self::Address { .. } => "a text in quotation marks".into(),
+            Self::Path | Self::Address { .. } | Self::Origins => "a text in quotation marks".into(),
             Self::Secret => "kept elsewhere".into(),
             Self::Whole(range) if *range.end() == LARGEST => {
                 format!("a whole number from {} on", range.start())
@@ -377,7 +417,7 @@ impl Kind {
     pub fn shown(&self) -> SettingKind {
         match self {
             Self::Path => SettingKind::Path,
-            Self::Address { .. } => SettingKind::Address,
+            Self::Address { .. } | Self::Origins => SettingKind::Address,
             Self::Secret => SettingKind::Secret,
             Self::Whole(range) => SettingKind::Whole {
                 min: *range.start(),
@@ -415,6 +455,46 @@ fn check_address(address: &str, proxy: bool) -> Result<(), String> {
         return wrong("it contains a name or password; enter a token instead");
     }
     Ok(())
+}
+
+/// Origins as browsers write them, or what is wrong with one.
+fn origins(text: &str) -> Result<String, String> {
+    let wrong = |given: &str, why: &str| {
+        let given: String = given.chars().take(60).collect();
+        Err(format!("cannot be used: `{given}` {why}"))
+    };
+    let mut origins = Vec::new();
+    for given in text
+        .split(|c: char| c.is_whitespace() || c == ',')
+        .filter(|given| !given.is_empty())
+    {
+        let Ok(url) = Url::parse(given) else {
+            return wrong(
+                given,
+                "is not a whole web address, with https:// or http:// at its beginning",
+            );
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            return wrong(given, "does not begin with https:// or http://");
+        }
+        let bare = url.path() == "/"
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none();
+        if !bare {
+            return wrong(given, "has more than a name and a port");
+        }
+        let origin = url.origin().ascii_serialization();
+        if !origins.contains(&origin) {
+            origins.push(origin);
+        }
+    }
+    let origins = origins.join(" ");
+    if origins.len() > LONGEST {
+        return Err("cannot be used: it is too long".into());
+    }
+    Ok(origins)
 }
 
 #[cfg(test)]
