@@ -108,6 +108,7 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             commands::models::model_use_demo,
             commands::models::model_library,
             commands::models::model_folder_choose,
+            commands::models::model_folder_move,
             commands::models::model_use,
             commands::models::model_show,
             commands::models::model_delete,

@@ -50,6 +50,16 @@ pub(crate) async fn model_folder_choose(
     })
 }
 
+/// The same, and the models move there.
+#[tauri::command(rename_all = "snake_case")]
+pub(crate) async fn model_folder_move(
+    app: State<'_, App>,
+    window: WebviewWindow,
+) -> Result<Library> {
+    let picked = dialogs::pick_folder(&window).await;
+    guard(|| picked.map_or_else(|| app.model_library(), |path| app.model_folder_move(&path)))
+}
+
 #[tauri::command(rename_all = "snake_case", async)]
 pub(crate) fn model_use(app: State<'_, App>, file: String) -> Result<ModelState> {
     guard(|| app.model_use(&file))

@@ -7,6 +7,7 @@ const COMMANDS: &[&str] = &[
     "model_use_demo",
     "model_library",
     "model_folder_choose",
+    "model_folder_move",
     "model_use",
     "model_show",
     "model_delete",

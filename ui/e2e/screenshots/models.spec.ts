@@ -35,7 +35,17 @@ const shots: Shot[] = [
       await connect(page, false);
     },
   },
-  ...states(['library', 'longnames', 'left', 'lowspace', 'verifying', 'verified', 'damagedmodel']),
+  ...states([
+    'library',
+    'longnames',
+    'left',
+    'lowspace',
+    'linked',
+    'moving',
+    'verifying',
+    'verified',
+    'damagedmodel',
+  ]),
   ...states(['resolving', 'begun', 'downloading', 'slow', 'converting', 'stalled', 'retrying', 'stopping']),
   ...states(['waiting', 'paused', 'nospace', 'noaccess']),
   { name: 'models-ask', scenario: 'demo', act: press('Download: DeepSeek V4 Flash 0731') },

@@ -566,3 +566,40 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await check('lowspace', press(`Download: ${NEWEST}`));
   });
 }
+
+test('models move to another folder, can be paused, and stay where they are when it is cancelled', async ({
+  page,
+}) => {
+  await open(page, 'moving');
+  const moving = row(page, 'DeepSeek V4 Flash Preview');
+  await expect(moving.getByTestId('job')).toContainText('Copying');
+  await expect(moving.getByTestId('job')).toContainText('48.0 GB of 160 GB');
+  await moving.getByRole('button', { name: /^Pause/ }).click();
+  await expect(moving.getByTestId('job')).toHaveAttribute('data-state', 'paused');
+  await accessibility(page);
+  await moving.getByRole('button', { name: 'Cancel…' }).click();
+  await expect(moving).toHaveCount(0);
+});
+
+test('moving is offered where there is something to move, and refused while a model is in use', async ({
+  page,
+}) => {
+  await open(page, 'demo');
+  await expect(panel(page).getByRole('button', { name: 'Move models…' })).toHaveCount(0);
+  await open(page, 'library');
+  await panel(page).getByRole('button', { name: 'Move models…' }).click();
+  await expect(panel(page)).toContainText('is in use.');
+  await open(page, 'refused');
+  await panel(page).getByRole('button', { name: 'Move models…' }).click();
+  await expect(panel(page)).toContainText('The download needs 174 GB');
+});
+
+test('a linked model has the size of what it leads to, and its file stays when it is deleted', async ({
+  page,
+}) => {
+  await open(page, 'linked');
+  const linked = row(page, 'DeepSeek V4 Flash Preview');
+  await expect(linked).toContainText('160 GB, linked from /media/you/large disk/DeepSeek-V4-Flash.fst');
+  await linked.getByRole('button', { name: 'Delete…' }).click();
+  await expect(linked).toContainText('Its file stays: /media/you/large disk/DeepSeek-V4-Flash.fst');
+});

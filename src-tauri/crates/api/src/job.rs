@@ -1,4 +1,4 @@
-//! Long work: a download, a check of a model file, a repair. It has an id and a saved row, can be paused and cancelled, and goes on
+//! Long work: a download, a check of a model file, a repair, a move. It has an id and a saved row, can be paused and cancelled, and goes on
 //! after the app was closed or killed.
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,8 @@ pub enum JobKind {
     Verify,
     /// Fetches the damaged records of a model file again.
     Repair,
+    /// Moves a model to another folder.
+    Move,
 }
 
 /// Where a job is in its life.
@@ -62,8 +64,10 @@ pub enum JobPhase {
     },
     /// What has arrived is being put into the model file.
     Converting,
-    /// Bytes on the disk are read and compared with their checksums.
+    /// Bytes on the disk are read and compared with their checksums, or with what they were copied from.
     Verifying,
+    /// Bytes are copied from one disk to another.
+    Copying,
     /// Ends what it is in the middle of, to pause or to be cancelled.
     Stopping,
 }

@@ -32,6 +32,11 @@ pub struct ModelFile {
     /// Bytes on the disk, temporary files included: what deleting it frees.
     #[ts(type = "number")]
     pub disk_bytes: u64,
+    /// Of a model that is a link: the size of the file it leads to, which deleting does not free.
+    #[ts(type = "number | null")]
+    pub linked_bytes: Option<u64>,
+    /// And where that is.
+    pub linked_to: Option<String>,
     /// Whether it can be used.
     pub condition: Condition,
     /// It is the model in use, or the remembered one.

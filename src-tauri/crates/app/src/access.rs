@@ -60,7 +60,7 @@ impl App {
         let path = self.0.data.path().join(FILE);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::file(&path)(error).into());
+                Err(Error::file(&path)(error).into())
             }
             _ => Ok(key_in(self.0.data.path())?),
         }

@@ -337,6 +337,52 @@ impl App {
         Ok(library)
     }
 
+    /// Keeps models in another folder from now on, and begins to move those that are in the old one there. Downloads that were begun stay.
+    ///
+    /// # Errors
+    /// When one of the models is in use or something is being done with one; nothing has changed then.
+    pub fn model_folder_move(&self, folder: &Path) -> Result<Library> {
+        let (before, to) = (self.models_folder(), std::path::absolute(folder));
+        let to = to.map_err(Error::file(folder))?;
+        if library::is_same(&before, &to) {
+            return self.model_library();
+        }
+        let used = self.0.models.files();
+        let models: Vec<String> = library::list(&before, &used, &*self.0.workshop)?
+            .files
+            .into_iter()
+            .filter(|model| !matches!(model.condition, fastar_api::Condition::Incomplete { .. }))
+            .map(|model| match model.in_use {
+                true => Err(Error::ModelInUse { name: model.name }),
+                false => Ok(model.file),
+            })
+            .collect::<error::Result<_>>()?;
+        if let Some(job) = self.job_list().iter().find(|job| !job.state.is_at_rest()) {
+            return Err(Error::ModelBusy {
+                name: job.title.clone(),
+            }
+            .into());
+        }
+        let library = self.model_folder_choose(&to)?;
+        // It was looked at as a text just now.
+        let place = library.folder.clone();
+        for file in models {
+            self.0.jobs.start(Order {
+                kind: JobKind::Move,
+                folder: before.clone(),
+                title: file
+                    .strip_suffix(library::CONTAINER)
+                    .unwrap_or(&file)
+                    .into(),
+                file,
+                repository: place.clone(),
+                revision: String::new(),
+                drafter: true,
+            })?;
+        }
+        Ok(library)
+    }
+
     /// Begins to load a model of the model folder.
     pub fn model_use(&self, file: &str) -> Result<ModelState> {
         let path = library::set::path_of(&self.models_folder(), library::checked_name(file)?);

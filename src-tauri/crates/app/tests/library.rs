@@ -6,7 +6,7 @@ mod scripted;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fastar_api::{Condition, DownloadRequest, ErrorCode, Job, JobState, ModelState};
+use fastar_api::{Condition, DownloadRequest, ErrorCode, Job, JobKind, JobState, ModelState};
 use fastar_app::{App, Options};
 use fastar_testkit::hub::{Fault, HubServer};
 use fastar_testkit::{Kind, Synthetic};
@@ -399,4 +399,84 @@ fn what_is_there_or_not_in_the_catalogue_is_not_downloaded() {
     );
     assert_eq!(app.job_list(), []);
     assert_eq!(std::fs::read(models.join(FILE)).unwrap(), b"mine");
+}
+
+#[test]
+fn models_move_to_another_folder_unless_one_is_in_use_and_foreign_files_and_downloads_stay() {
+    let (data, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let app = Script::new().app(data.path());
+    let models = data.path().join("models");
+    std::fs::create_dir(&models).unwrap();
+    for name in [
+        "good.fst",
+        "good.fst.hc",
+        "second.fst",
+        "notes.txt",
+        "left.fst.partial",
+    ] {
+        std::fs::write(models.join(name), name).unwrap();
+    }
+    app.model_use("good.fst").unwrap();
+    loaded(&app);
+    let error = app.model_folder_move(other.path()).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Busy);
+    assert_eq!(error.message, "good is in use.");
+    // Nothing has changed.
+    let folder = |app: &App| app.model_library().unwrap().folder;
+    assert_eq!(folder(&app), models.display().to_string());
+    assert!(app.job_list().is_empty());
+
+    app.model_use_demo().unwrap();
+    loaded(&app);
+    app.model_folder_move(other.path()).unwrap();
+    assert_eq!(folder(&app), other.path().display().to_string());
+    wait_until("they have moved", || {
+        let jobs = app.job_list();
+        assert!(
+            jobs.iter().all(|job| job.state != JobState::Failed),
+            "{jobs:?}"
+        );
+        jobs.iter().all(|job| job.state == JobState::Done)
+    });
+    let kinds: Vec<_> = app.job_list().iter().map(|job| job.kind).collect();
+    assert_eq!(kinds, [JobKind::Move; 2]);
+    let sorted = |folder: &Path| {
+        let mut names = names(folder);
+        names.sort();
+        names
+    };
+    assert_eq!(
+        sorted(other.path()),
+        ["good.fst", "good.fst.hc", "second.fst"]
+    );
+    assert_eq!(sorted(&models), ["left.fst.partial", "notes.txt"]);
+    for name in names(other.path()) {
+        assert_eq!(
+            std::fs::read_to_string(other.path().join(&name)).unwrap(),
+            name
+        );
+    }
+    app.model_use("good.fst").unwrap();
+    assert!(matches!(loaded(&app), ModelState::Ready { .. }));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_linked_model_is_listed_with_the_size_of_what_it_leads_to_and_frees_only_the_link() {
+    let (data, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let app = Script::new().app(data.path());
+    let models = data.path().join("models");
+    std::fs::create_dir(&models).unwrap();
+    let real = elsewhere.path().join("real.fst");
+    std::fs::write(&real, vec![1; 300_000]).unwrap();
+    std::os::unix::fs::symlink(&real, models.join("good.fst")).unwrap();
+    let file = app.model_library().unwrap().files.remove(0);
+    assert_eq!(file.disk_bytes, 0);
+    assert_eq!(file.linked_bytes, Some(300_000));
+    assert_eq!(file.linked_to, Some(real.display().to_string()));
+    assert_eq!(app.model_delete("good.fst").unwrap(), 0);
+    assert!(real.is_file());
+    std::fs::write(models.join("good.fst"), "x").unwrap();
+    let file = app.model_library().unwrap().files.remove(0);
+    assert_eq!((file.linked_bytes, file.linked_to), (None, None));
 }

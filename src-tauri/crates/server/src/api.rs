@@ -38,6 +38,7 @@ pub const COMMANDS: &[&str] = &[
     "model_use_demo",
     "model_library",
     "model_folder_choose",
+    "model_folder_move",
     "model_use",
     "model_show",
     "model_delete",
@@ -312,6 +313,9 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
         "model_library" => no_arguments(body).and_then(|()| value(app.model_library()?)),
         "model_folder_choose" => Err(unsupported(
             "The folder for models cannot be chosen in the browser. Set FASTAR_MODELS_DIR before you start `fastar serve`, or use the desktop app.",
+        )),
+        "model_folder_move" => Err(unsupported(
+            "Models cannot be moved in the browser. Use the desktop app.",
         )),
         "model_use" => arguments(body).and_then(|File { file }| value(app.model_use(&file)?)),
         "model_show" => Err(unsupported(

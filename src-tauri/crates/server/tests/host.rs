@@ -1,8 +1,6 @@
 //! Promises of the server that a window opens, over real sockets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-// A part of it is for other tests.
-#[allow(dead_code)]
 #[path = "../../app/tests/scripted/mod.rs"]
 mod scripted;
 

@@ -576,6 +576,14 @@ name: string,
  */
 disk_bytes: number, 
 /**
+ * Of a model that is a link: the size of the file it leads to, which deleting does not free.
+ */
+linked_bytes: number | null, 
+/**
+ * And where that is.
+ */
+linked_to: string | null, 
+/**
  * Whether it can be used.
  */
 condition: Condition, 
@@ -658,7 +666,7 @@ entry: string,
  */
 drafter: boolean, };
 
-export type JobKind = "download" | "verify" | "repair";
+export type JobKind = "download" | "verify" | "repair" | "move";
 
 export type JobState = "queued" | "running" | "paused" | "failed" | "done" | "cancelled";
 
@@ -670,7 +678,7 @@ seconds: number,
 /**
  * Why, as one sentence.
  */
-reason: string, } | { "phase": "converting" } | { "phase": "verifying" } | { "phase": "stopping" };
+reason: string, } | { "phase": "converting" } | { "phase": "verifying" } | { "phase": "copying" } | { "phase": "stopping" };
 
 export type Job = { 
 /**

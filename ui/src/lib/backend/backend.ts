@@ -44,6 +44,8 @@ export interface Backend {
   modelLibrary(): Promise<Library>;
   /** Lets the person pick the folder for models. */
   modelFolderChoose(): Promise<void>;
+  /** The same, and the models that are there move along. */
+  modelFolderMove(): Promise<void>;
   modelUse(file: string): Promise<void>;
   /** Shows the file in the system's file manager. */
   modelShow(file: string): Promise<void>;

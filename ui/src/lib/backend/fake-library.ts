@@ -83,6 +83,8 @@ const whole = (file: string, bytes: number): ModelFile => ({
   name: file.replace(/\.fst$/, ''),
   disk_bytes: bytes,
   condition: { condition: 'whole' },
+  linked_bytes: null,
+  linked_to: null,
   in_use: false,
   source: 'deepseek-ai/DeepSeek-V4-Flash-0731',
 });
@@ -97,6 +99,8 @@ const incomplete = (done: number, resumable = true): ModelFile => ({
     total_bytes: resumable ? newest.download_bytes : null,
     resumable,
   },
+  linked_bytes: null,
+  linked_to: null,
   in_use: false,
   source: 'deepseek-ai/DeepSeek-V4-Flash-0731',
 });
@@ -209,6 +213,20 @@ export const libraries: Record<string, LibraryScenario> = {
       ),
     ],
   },
+  moving: {
+    jobs: [
+      job({
+        kind: 'move',
+        title: 'DeepSeek-V4-Flash',
+        file: 'DeepSeek-V4-Flash.fst',
+        phase: { phase: 'copying' },
+        done_bytes: 48 * GB,
+        total_bytes: 160 * GB,
+        bytes_per_second: 1.2 * GB,
+        seconds_left: 94,
+      }),
+    ],
+  },
   verifying: {
     files: [flashFile],
     jobs: [
@@ -265,6 +283,15 @@ export const libraries: Record<string, LibraryScenario> = {
       whole('Ein Modell mit Leerzeichen, Umlauten (äöü) und 中文 🙂.fst', 12_345),
     ],
   },
+  linked: {
+    files: [
+      {
+        ...whole('DeepSeek-V4-Flash.fst', 0),
+        linked_bytes: 159_700_000_000,
+        linked_to: '/media/you/large disk/DeepSeek-V4-Flash.fst',
+      },
+    ],
+  },
   lowspace: { freeBytes: 66.4 * GB },
   left: { files: [incomplete(9.2 * GB, false)] },
   unknownspace: { freeBytes: null },
@@ -286,6 +313,7 @@ type Methods = Pick<
   Backend,
   | 'modelLibrary'
   | 'modelFolderChoose'
+  | 'modelFolderMove'
   | 'modelShow'
   | 'modelDelete'
   | 'modelVerify'
@@ -377,6 +405,16 @@ export function fakeLibrary(scenario: LibraryScenario, inUse: () => string | nul
     async modelFolderChoose() {
       library.folder = '/media/you/large disk/models';
       library.free_bytes = 3_400 * GB;
+    },
+    async modelFolderMove() {
+      const whole = library.files.filter((file) => file.condition.condition === 'whole');
+      const used = whole.find((file) => file.file === inUse());
+      if (used) throw refuse('busy', `${used.name} is in use.`);
+      library.folder = '/media/you/large disk/models';
+      library.free_bytes = 3_400 * GB;
+      library.files = library.files.filter((file) => !whole.includes(file));
+      for (const { file, name, disk_bytes } of whole)
+        begin({ kind: 'move', title: name, file, total_bytes: disk_bytes });
     },
     async modelShow() {},
     async modelDelete(file) {

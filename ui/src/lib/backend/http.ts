@@ -240,6 +240,7 @@ export function http(options: HttpOptions): Backend {
     modelUseDemo: async () => void (await call('model_use_demo')),
     modelLibrary: () => call<Library>('model_library'),
     modelFolderChoose: async () => void (await call('model_folder_choose')),
+    modelFolderMove: async () => void (await call('model_folder_move')),
     modelUse: async (file) => void (await call('model_use', { file })),
     modelShow: async (file) => void (await call('model_show', { file })),
     modelDelete: (file) => call<number>('model_delete', { file }),

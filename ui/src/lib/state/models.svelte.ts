@@ -58,7 +58,8 @@ export class Models {
       return { file: onDisk.file, name: names.get(onDisk.file) ?? onDisk.name, onDisk, job };
     });
     for (const job of latest.values()) {
-      if (job.state !== 'done') rows.push({ file: job.file, name: job.title, onDisk: null, job });
+      const name = names.get(job.file) ?? job.title;
+      if (job.state !== 'done') rows.push({ file: job.file, name, onDisk: null, job });
     }
     const coming = ({ job }: ModelRow) => job?.kind === 'download' && job.state !== 'done';
     return [...rows.filter(coming), ...rows.filter((row) => !coming(row))];
@@ -167,6 +168,7 @@ export class Models {
   }
 
   chooseFolder = () => this.act(() => this.backend.modelFolderChoose());
+  moveFolder = () => this.act(() => this.backend.modelFolderMove());
   show = (file: string) => this.act(() => this.backend.modelShow(file));
   verify = (file: string) => this.act(() => this.backend.modelVerify(file));
   repair = (file: string) => this.act(() => this.backend.modelRepair(file));

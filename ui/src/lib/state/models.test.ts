@@ -32,6 +32,8 @@ const onDisk = (file: string): Library['files'][number] => ({
   name: file.replace('.fst', ''),
   disk_bytes: 1,
   condition: { condition: 'whole' },
+  linked_bytes: null,
+  linked_to: null,
   in_use: false,
   source: null,
 });

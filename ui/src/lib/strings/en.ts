@@ -335,12 +335,16 @@ export const en = {
     folder: (folder: string) => `Models are kept in ${folder}`,
     free: (size: string) => `${size} free`,
     chooseFolder: 'Change folder…',
+    moveFolder: 'Move models…',
+    moveFolderHelp: 'Moves all whole models to another folder, also on another disk.',
     use: 'Use',
     actionOn: (action: string, name: string) => `${action}: ${name}`,
     verify: 'Check every byte',
     show: 'Show in folder',
     delete: 'Delete…',
     deleteAsk: (name: string, size: string) => `Delete ${name} and free ${size}?`,
+    deleteLinkAsk: (name: string, path: string) => `Take ${name} out of the list? Its file stays: ${path}`,
+    linked: (size: string, path: string) => `${size}, linked from ${path}`,
     deleteYes: 'Delete',
     deleteNo: 'Keep it',
     deleted: (name: string, freed: number) => `${name} was deleted; ${bytes(freed)} are free again.`,
@@ -391,13 +395,14 @@ export const en = {
     repair: 'Repair',
     enterToken: 'Enter a token…',
     dismiss: 'Dismiss',
-    kind: { download: 'Downloading', verify: 'Checking', repair: 'Repairing' },
+    kind: { download: 'Downloading', verify: 'Checking', repair: 'Repairing', move: 'Moving' },
     queued: 'Waiting for its turn',
     paused: 'Paused',
     failed: {
       download: 'The download stopped',
       verify: 'The check found something',
       repair: 'The repair stopped',
+      move: 'The move stopped; the model is where it was',
     },
     phase: (phase: JobPhase): string => {
       switch (phase.phase) {
@@ -413,6 +418,8 @@ export const en = {
           return 'Converting';
         case 'verifying':
           return 'Checking';
+        case 'copying':
+          return 'Copying';
         case 'stopping':
           return 'Stopping';
       }
@@ -444,7 +451,7 @@ export const en = {
         done: 'is finished',
         cancelled: 'was cancelled',
       };
-      const kinds = { download: 'download', verify: 'check', repair: 'repair' };
+      const kinds = { download: 'download', verify: 'check', repair: 'repair', move: 'move' };
       return `The ${kinds[job.kind]} of ${job.title} ${states[job.state]}.`;
     },
     downloadSettings: 'Mirror, proxy, speed limit and token…',

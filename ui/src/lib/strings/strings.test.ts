@@ -58,6 +58,7 @@ const special: Record<string, unknown[][]> = {
     'stalled',
     'converting',
     'verifying',
+    'copying',
     'stopping',
     'retrying',
   ].map((phase) => [{ phase, seconds: 12, reason: '' }]),

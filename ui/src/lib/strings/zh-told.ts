@@ -61,6 +61,11 @@ export const sentences: Record<string, string> = {
   'Port {port} is in use by another program.': '端口 {port} 正被其他程序使用。',
   'Choose another port, or end that program: it is tried again by itself.':
     '请选择其他端口，或结束那个程序：之后会自动重试。',
+  'It is in {folder} now.': '现在位于 {folder}。',
+  '{name} needs {needed} more in {folder}, and {free} are free there.':
+    '{name} 在 {folder} 还需要 {needed}，那里只有 {free} 空闲。',
+  'Make room there and try again, or cancel: the model stays where it is.':
+    '请在那里腾出空间后重试，或取消：模型会留在原处。',
   'The message is empty.': '消息为空。',
   'The disk of {folder} was not measured, because it is nearly full.':
     '没有测量 {folder} 所在的磁盘，因为它快满了。',

@@ -353,12 +353,16 @@ export const zh: Strings = {
     folder: (folder) => `模型存放在 ${folder}`,
     free: (size) => `可用 ${size}`,
     chooseFolder: '更改文件夹…',
+    moveFolder: '移动模型…',
+    moveFolderHelp: '把所有完整的模型移动到其他文件夹，也可以在其他磁盘上。',
     use: '使用',
     actionOn: (action, name) => `${action}：${name}`,
     verify: '校验每个字节',
     show: '在文件夹中显示',
     delete: '删除…',
     deleteAsk: (name, size) => `删除 ${name} 并释放 ${size}？`,
+    deleteLinkAsk: (name, path) => `要把 ${name} 移出列表吗？它的文件会保留：${path}`,
+    linked: (size, path) => `${size}，链接自 ${path}`,
     deleteYes: '删除',
     deleteNo: '保留',
     deleted: (name, freed) => `已删除 ${name}，释放了 ${bytes(freed)}。`,
@@ -404,13 +408,14 @@ export const zh: Strings = {
     repair: '修复',
     enterToken: '输入令牌…',
     dismiss: '关闭',
-    kind: { download: '正在下载', verify: '正在校验', repair: '正在修复' },
+    kind: { download: '正在下载', verify: '正在校验', repair: '正在修复', move: '正在移动' },
     queued: '正在排队',
     paused: '已暂停',
     failed: {
       download: '下载已停止',
       verify: '校验发现问题',
       repair: '修复已停止',
+      move: '移动已停止；模型仍在原处',
     },
     phase: (phase: JobPhase) => {
       switch (phase.phase) {
@@ -426,6 +431,8 @@ export const zh: Strings = {
           return '正在转换';
         case 'verifying':
           return '正在校验';
+        case 'copying':
+          return '正在复制';
         case 'stopping':
           return '正在停止';
       }
@@ -457,7 +464,7 @@ export const zh: Strings = {
         done: '已完成',
         cancelled: '已取消',
       };
-      const kinds = { download: '下载', verify: '校验', repair: '修复' };
+      const kinds = { download: '下载', verify: '校验', repair: '修复', move: '移动' };
       return `${job.title} 的${kinds[job.kind]}${states[job.state]}。`;
     },
     downloadSettings: '镜像、代理、限速和令牌…',

@@ -1,4 +1,4 @@
-//! The work of jobs: fetching a model from the hub, checking a model file, and mending it.
+//! The work of jobs: fetching a model from the hub, checking a model file, mending it, and moving it to another folder.
 //!
 //! A checkpoint is converted while it arrives: each shard goes into the container as soon as it is whole and is removed then, so that the disk
 //! holds the container and about two shards at most ([`download`]). Everything a download needs to go on is in its own folder beside the
@@ -7,6 +7,7 @@
 
 mod check;
 mod download;
+mod moving;
 mod remote;
 mod set;
 #[cfg(test)]
@@ -78,6 +79,7 @@ impl Workshop for Installer {
             JobKind::Download => download::download(&self.patient_hub()?, order, steering, report),
             JobKind::Verify => check::verify(order, steering, report),
             JobKind::Repair => check::repair(&self.patient_hub()?, order, steering, report),
+            JobKind::Move => moving::move_model(order, steering, report),
         };
         match ended {
             Err(
@@ -94,6 +96,10 @@ impl Workshop for Installer {
 
     fn discard(&self, folder: &Path, file: &str) -> std::result::Result<(), ApiError> {
         Ok(Unfinished::discard(folder, file)?)
+    }
+
+    fn discard_move(&self, order: &Order) -> std::result::Result<(), ApiError> {
+        Ok(moving::discard(order)?)
     }
 }
 

@@ -281,9 +281,14 @@ impl Entry {
         }
     }
 
+    /// Whether it has something on the disk that is of no use when it is given up.
+    fn leaves_something(&self) -> bool {
+        matches!(self.order.kind, JobKind::Download | JobKind::Move)
+    }
+
     /// Whether nothing is at work that has to end before what it has on the disk can be removed.
     pub(super) fn can_discard_now(&self) -> bool {
-        self.order.kind == JobKind::Download
+        self.leaves_something()
             && matches!(
                 self.job.state,
                 JobState::Queued | JobState::Paused | JobState::Failed
@@ -300,7 +305,7 @@ impl Entry {
             }
             JobState::Done | JobState::Cancelled => return,
         }
-        self.discard = !keep && self.order.kind == JobKind::Download;
+        self.discard = !keep && self.leaves_something();
     }
 
     /// What it had on the disk is no longer there.
@@ -332,6 +337,7 @@ impl Entry {
         self.job.phase = Some(match self.order.kind {
             JobKind::Download | JobKind::Repair => JobPhase::Resolving,
             JobKind::Verify => JobPhase::Verifying,
+            JobKind::Move => JobPhase::Copying,
         });
         self.unsaved = true;
         steering

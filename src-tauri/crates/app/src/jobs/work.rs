@@ -20,7 +20,7 @@ pub struct Order {
     pub file: String,
     /// Name for people.
     pub title: String,
-    /// Repository on the hub, where one is needed.
+    /// Repository on the hub, where one is needed; for a move, the folder that the model goes to.
     pub repository: String,
     /// Branch, tag or commit.
     pub revision: String,
@@ -123,4 +123,8 @@ pub trait Workshop: Send + Sync {
     fn leftover(&self, folder: &Path, file: &str) -> Option<Leftover>;
     /// Removes what an unfinished download of this file has left.
     fn discard(&self, folder: &Path, file: &str) -> Result<(), ApiError>;
+    /// Removes what has arrived of a move that was given up.
+    fn discard_move(&self, _order: &Order) -> Result<(), ApiError> {
+        Ok(())
+    }
 }

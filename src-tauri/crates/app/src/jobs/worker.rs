@@ -59,7 +59,10 @@ impl Inner {
 
     /// Removes what a cancelled download has on the disk. Its file is held, or its work has just ended.
     pub(super) fn discard(&self, id: &str, order: &Order) -> std::result::Result<(), ApiError> {
-        guard(|| self.workshop.discard(&order.folder, &order.file))?;
+        guard(|| match order.kind {
+            JobKind::Move => self.workshop.discard_move(order),
+            _ => self.workshop.discard(&order.folder, &order.file),
+        })?;
         if let Some(entry) = lock(&self.state).find(id) {
             entry.discarded();
         }

@@ -63,7 +63,10 @@ pub(crate) fn list(folder: &Path, used: &[PathBuf], workshop: &dyn Workshop) -> 
         let path = set::path_of(folder, &file);
         let disk_bytes = parts.iter().map(|part| bytes(part)).sum();
         let (condition, source) = condition(folder, &file, disk_bytes, workshop);
+        let linked = linked(&path);
         files.push(ModelFile {
+            linked_bytes: linked.as_ref().map(|(_, bytes)| *bytes),
+            linked_to: linked.map(|(to, _)| to.display().to_string()),
             name: file.strip_suffix(CONTAINER).unwrap_or(&file).to_owned(),
             disk_bytes,
             condition,
@@ -108,6 +111,19 @@ pub(crate) fn delete(folder: &Path, file: &str, workshop: &dyn Workshop) -> Resu
     // Stays where somebody else's files are in it.
     let _ = fs::remove_dir(set::folder_of(folder, file));
     Ok(freed)
+}
+
+/// The files of a model, without what unfinished work has left: of a set that is just being moved too, whatever of it is still there.
+pub(crate) fn whole_parts(folder: &Path, file: &str) -> Vec<PathBuf> {
+    let mut parts: Vec<PathBuf> = std::iter::once(&"")
+        .chain(SIDECARS)
+        .map(|ending| folder.join(format!("{file}{ending}")))
+        .filter(|path| fs::symlink_metadata(path).is_ok())
+        .collect();
+    if parts.is_empty() {
+        parts = set::parts_of(&set::folder_of(folder, file)).unwrap_or_default();
+    }
+    parts
 }
 
 /// Whether two paths lead to one file.
@@ -156,6 +172,16 @@ fn models(folder: &Path, workshop: &dyn Workshop) -> Result<BTreeMap<String, Vec
         }
     }
     Ok(found)
+}
+
+/// Where a link of a model leads, and how large the file there is; none for a file, and for a link to nothing.
+fn linked(path: &Path) -> Option<(PathBuf, u64)> {
+    if !path.is_symlink() {
+        return None;
+    }
+    let real = fs::canonicalize(path).ok()?;
+    let bytes = fs::metadata(&real).ok()?.len();
+    Some((real, bytes))
 }
 
 fn is_unfinished(part: &Path) -> bool {

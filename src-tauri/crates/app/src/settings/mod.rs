@@ -283,7 +283,9 @@ mod tests {
             );
 
             let right = match &setting.kind {
-                registry::Kind::Path | registry::Kind::Address { .. } => Value::from("t"),
+                registry::Kind::Path | registry::Kind::Address { .. } | registry::Kind::Origins => {
+                    Value::from("t")
+                }
                 registry::Kind::Secret => continue,
                 registry::Kind::Whole(range) => Value::from(*range.end()),
                 registry::Kind::Decimal(range) => Value::from(*range.end()),
