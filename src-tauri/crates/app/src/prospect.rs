@@ -167,14 +167,18 @@ fn hit_rate(share: f64) -> f64 {
 fn measure(folder: &Path) -> Result<Rates> {
     Ok(Rates {
         disk: disk_rate(folder)?,
-        memory: memory_rate().map_err(Error::Thread)?,
+        memory: memory_rate()?,
     })
 }
 
-fn memory_rate() -> std::io::Result<f64> {
+fn memory_rate() -> Result<f64> {
     let threads = fastar_kernels::processors::Processors::find().threads();
     let threads = Threads::new(threads)?;
-    let mut memory = Memory::new(MEMORY_BYTES)?;
+    let mut memory = Memory::new(MEMORY_BYTES).map_err(|error| {
+        Error::BadRequest(format!(
+            "There is no memory to measure with: {error}. Close other programs and try again."
+        ))
+    })?;
     // Pages that were never written are all one and the same.
     memory.fill(1);
     Ok(1e9 * median((0..5).map(|_| machine::reading(&threads, &memory))))

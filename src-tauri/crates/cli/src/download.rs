@@ -310,6 +310,7 @@ impl Show {
             }
             JobPhase::Converting => format!("Putting it into the model file: {text}"),
             JobPhase::Verifying => format!("Checking: {text}"),
+            JobPhase::Copying => format!("Copying: {text}"),
             JobPhase::Stopping => "Stopping".to_owned(),
         };
         let trouble = match &report.phase {
