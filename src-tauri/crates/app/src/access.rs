@@ -3,6 +3,7 @@
 //! A port on 127.0.0.1 is open to every program of every account. The key is in a file that only its owner can read, and stays the same, so
 //! that a page and its bookmarks work after the next start. Not here: who asks for it (the server), and how a page comes by it (its address).
 
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -102,16 +103,16 @@ fn key_in(folder: &Path) -> Result<String> {
 
 /// The key in the file, if it is one that only its owner can have read.
 fn kept(path: &Path) -> Option<String> {
-    let facts = std::fs::symlink_metadata(path).ok()?;
+    let file = fastar_files::open(path, File::options().read(true)).ok()?;
+    let facts = file.metadata().ok()?;
     #[cfg(unix)]
     let others = std::os::unix::fs::PermissionsExt::mode(&facts.permissions()) & 0o077 != 0;
     #[cfg(not(unix))]
     let others = false;
-    if !facts.is_file() || others {
+    if others {
         return None;
     }
     let mut text = String::new();
-    let file = std::fs::File::open(path).ok()?;
     file.take(DIGITS as u64 + 2)
         .read_to_string(&mut text)
         .ok()?;

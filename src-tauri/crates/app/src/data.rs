@@ -115,12 +115,7 @@ pub(crate) fn take_lock(folder: &Path, taken: impl FnOnce(Option<u32>) -> Error)
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
     // It must not have become a link since.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(
-        &mut options,
-        rustix::fs::OFlags::NOFOLLOW.bits().cast_signed(),
-    );
-    let mut file = options.open(&path).map_err(Error::file(&path))?;
+    let mut file = fastar_files::open(&path, &mut options).map_err(Error::file(&path))?;
     if !is_lock(&file.metadata().map_err(Error::file(&path))?) {
         return Err(in_the_way());
     }
@@ -161,17 +156,11 @@ pub(crate) fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let temporary = path.with_extension("partial");
     let write = || -> std::io::Result<()> {
-        // What a kill has left there, or somebody has put there, is never written through: it may be a link.
-        match std::fs::remove_file(&temporary) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
         let mut options = File::options();
-        options.write(true).create_new(true);
         // Settings and tokens are nobody else's business.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&temporary)?;
+        let mut file = fastar_files::make(&temporary, &mut options)?;
         file.write_all(text)?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;

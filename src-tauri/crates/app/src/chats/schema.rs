@@ -273,8 +273,11 @@ fn back_up(connection: &Connection, file: &Path, shape: usize, date: &str) -> Re
     if !copy.exists() {
         // Under a temporary name first: a half-written copy must not look like a backup.
         let partial = folder.join("partial.db");
-        if partial.exists() {
-            std::fs::remove_file(&partial).map_err(Error::file(&partial))?;
+        match std::fs::remove_file(&partial) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::file(&partial)(error));
+            }
+            _ => {}
         }
         connection
             .execute("VACUUM INTO ?1", [partial.to_string_lossy()])

@@ -217,6 +217,25 @@ fn a_step_to_a_new_shape_copies_the_database_first_and_keeps_three_copies() {
     assert_eq!((count, shape), (6, 6));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_copy_before_a_step_is_made_where_no_link_leads() {
+    let folder = folder();
+    frozen(folder.path());
+    let backups = folder.path().join("backups");
+    std::fs::create_dir(&backups).unwrap();
+    let nowhere = folder.path().join("nowhere");
+    std::os::unix::fs::symlink(&nowhere, backups.join("partial.db")).unwrap();
+    let mut steps = schema::STEPS.to_vec();
+    steps.push("ALTER TABLE chats ADD COLUMN more TEXT");
+    Chats::open_with(folder.path(), &steps, 5000).unwrap();
+    assert!(!nowhere.exists());
+    for name in names(&backups) {
+        let copy = std::fs::symlink_metadata(backups.join(&name)).unwrap();
+        assert!(copy.is_file() && copy.len() > 0, "{name}");
+    }
+}
+
 #[test]
 fn a_step_that_fails_leaves_the_old_shape_whole() {
     let folder = folder();

@@ -93,7 +93,7 @@ impl Unfinished {
             )));
         }
         fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
-        for ending in ["partial", "partial.state"] {
+        for ending in ["partial", "partial.state", "partial.state.new"] {
             refuse_links(&order.folder.join(format!("{}.{ending}", order.file)))?;
         }
         refuse_links(&folder)?;

@@ -52,7 +52,7 @@ impl LogFile {
             options.append(true).create(true);
             #[cfg(unix)]
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            options.open(&self.path)
+            fastar_files::open(&self.path, &mut options)
         });
         self.bytes = opened
             .as_ref()
@@ -216,6 +216,30 @@ mod tests {
             .collect();
         assert_eq!(files.len(), 1 + ASIDE);
         assert!(files.iter().all(|bytes| *bytes < FULL + 2000));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_log_is_neither_written_to_nor_waited_for() {
+        for trap in ["link", "pipe"] {
+            let folder = tempfile::tempdir().unwrap();
+            let (logs, victim) = (folder.path().join("logs"), folder.path().join("chats.db"));
+            std::fs::create_dir(&logs).unwrap();
+            std::fs::write(&victim, "all my chats").unwrap();
+            let path = logs.join("fastar.log");
+            if trap == "link" {
+                std::os::unix::fs::symlink(&victim, &path).unwrap();
+            } else {
+                let made = std::process::Command::new("mkfifo").arg(&path).status();
+                assert!(made.unwrap().success());
+            }
+            let mut log = LogFile::open(&logs);
+            log.write(AT, LogLevel::Info, "fastar_app", "remembered");
+            let page = log.page(0);
+            assert_eq!(page.lines.last().unwrap().text, "remembered", "{trap}");
+            assert!(!page.written, "{trap}");
+            assert_eq!(std::fs::read(victim).unwrap(), b"all my chats", "{trap}");
+        }
     }
 
     #[test]

@@ -334,17 +334,14 @@ pub fn create(path: &Path) -> crate::Result<File> {
             "The routing trace cannot be written to {name}: {e}."
         ))
     };
-    // Before it is opened: opening a pipe waits for its other end.
-    if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
-        return Err(refused("is not a regular file"));
+    match fs::symlink_metadata(path) {
+        Ok(about) if about.is_symlink() => return Err(refused("is a link")),
+        Ok(about) if !about.is_file() => return Err(refused("is not a regular file")),
+        _ => {}
     }
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map_err(failed)?;
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    let mut file = fastar_files::open(path, &mut options).map_err(failed)?;
     let mut begin = [0; MAGIC.len()];
     let there = fill(&mut file, &mut begin).map_err(failed)?;
     if there > 0 && begin != MAGIC {
@@ -588,6 +585,15 @@ mod tests {
         let error = error.unwrap().to_string();
         assert!(error.contains("is not a regular file"), "{error}");
         assert!(Recording::new(&at("none/file"), sample(256).shape, 0).is_err());
+        #[cfg(unix)]
+        for to in ["older", "nowhere"] {
+            std::os::unix::fs::symlink(at(to), at("link")).unwrap();
+            let before = fs::read(at(to)).ok();
+            let error = record("link").err().unwrap().to_string();
+            assert!(error.contains("is a link"), "{error}");
+            assert_eq!(fs::read(at(to)).ok(), before);
+            fs::remove_file(at("link")).unwrap();
+        }
     }
 
     /// A file on a disk that is full after some bytes.

@@ -5,7 +5,7 @@
 //! Little-endian: 8 bytes magic, the plan's fingerprint (u64), the finished container's identity or 0 (u64), the number of tensors n (u64),
 //! n checksums (XXH3-64, u64 each), n bytes that are 1 where the tensor is there and 0 where not, and the XXH3-64 of everything before.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,21 +13,6 @@ use twox_hash::xxhash3_64::Hasher;
 
 const MAGIC: &[u8; 8] = b"FSTJRNL\x01";
 const HEAD_BYTES: usize = 32;
-
-/// Opens what must be a regular file: a pipe in its place would be waited for.
-fn plain(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    #[cfg(unix)]
-    {
-        // Means nothing for regular files.
-        let at_once = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        std::os::unix::fs::OpenOptionsExt::custom_flags(options, at_once);
-    }
-    let file = options.open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file; move it away")),
-    }
-}
 
 pub(crate) struct Journal {
     path: PathBuf,
@@ -64,7 +49,7 @@ impl Journal {
         fingerprint: u64,
         tensors: usize,
     ) -> io::Result<Result<Self, Unusable>> {
-        let mut file = match plain(&path, OpenOptions::new().read(true)) {
+        let mut file = match fastar_files::open(&path, File::options().read(true)) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Err(Unusable::Missing)),
             Err(e) => return Err(e),
@@ -112,8 +97,7 @@ impl Journal {
         text.extend(self.done.iter().map(|&done| u8::from(done)));
         text.extend_from_slice(&Hasher::oneshot(&text).to_le_bytes());
         let new = self.path.with_added_extension("new");
-        let mut made = OpenOptions::new();
-        let mut file = plain(&new, made.write(true).create(true).truncate(true))?;
+        let mut file = fastar_files::make(&new, &mut File::options())?;
         file.write_all(&text)?;
         file.sync_all()?;
         fs::rename(&new, &self.path)?;
@@ -171,14 +155,28 @@ mod tests {
     fn a_pipe_in_the_place_of_a_journal_is_never_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.fst.partial.state");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let read = Journal::load(path, 1, 2).map(drop).unwrap_err();
+        assert!(read.to_string().contains("not a regular file"), "{read}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_journal_is_written_through_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = folder.path().join("chats.db");
+        fs::write(&victim, "all my chats").unwrap();
+        let path = folder.path().join("m.fst.partial.state");
         for place in [path.clone(), path.with_added_extension("new")] {
-            let made = std::process::Command::new("mkfifo").arg(&place).status();
-            assert!(made.unwrap().success());
+            std::os::unix::fs::symlink(&victim, place).unwrap();
         }
         let read = Journal::load(path.clone(), 1, 2).map(drop).unwrap_err();
-        assert!(read.to_string().contains("not a regular file"), "{read}");
-        // Nobody reads the pipe, and what it would say is not a file either.
-        assert!(Journal::new(path, 1, 2).save().is_err());
+        assert!(read.to_string().contains("a link"), "{read}");
+        Journal::new(path.clone(), 1, 2).save().unwrap();
+        assert_eq!(fs::read(victim).unwrap(), b"all my chats");
+        assert!(load(&path, 1, 2).is_ok());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

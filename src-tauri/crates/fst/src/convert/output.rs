@@ -135,7 +135,7 @@ impl Output {
         if is_input || !about.is_file() {
             return Err(self.in_the_way());
         }
-        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = fastar_files::open(path, OpenOptions::new().read(true).write(true));
         self.locked(file.map_err(io)?).map(Some)
     }
 

@@ -1,7 +1,7 @@
 //! Everything an upgrade in place does to the disk, in one place, so that a test can end it at any step.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// The steps that change files.
 pub(super) trait Disk {
-    /// Makes an empty file, or empties the one that is there.
+    /// Makes an empty file in the place of what is there.
     fn create(&mut self, path: &Path) -> Result<()>;
     fn write(&mut self, path: &Path, at: u64, bytes: &[u8]) -> Result<()>;
     /// Everything written to the file is on the disk when this returns.
@@ -29,10 +29,7 @@ pub(super) struct Real {
 impl Real {
     fn file(&mut self, path: &Path) -> Result<&mut File> {
         if !self.open.contains_key(path) {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(path)
+            let file = fastar_files::open(path, File::options().read(true).write(true))
                 .map_err(|e| Error::io("write", path, e))?;
             self.open.insert(path.to_owned(), file);
         }
@@ -55,7 +52,7 @@ fn sync_folder(path: &Path) {
 
 impl Disk for Real {
     fn create(&mut self, path: &Path) -> Result<()> {
-        File::create(path).map_err(|e| Error::io("create", path, e))?;
+        fastar_files::make(path, &mut File::options()).map_err(|e| Error::io("create", path, e))?;
         Ok(())
     }
 

@@ -25,12 +25,16 @@ use super::disk::Disk;
 use crate::error::{Error, Result, shown_path};
 use crate::format::Metadata;
 use crate::layout::{Dtype, ExpertLayout};
+use crate::v2::Side;
 
 const MAGIC: &[u8; 8] = b"FSTUPGR\x01";
 /// Of a plan without a layout.
 const OLDER_MAGIC: &[u8; 8] = b"FSTUPGR\0";
 const PAGE: u64 = 4096;
 const STATE_BYTES: usize = 40;
+/// No file of a model is longer.
+const MOST_BYTES: u64 = 1 << 50;
+const SIDES: [Side; 3] = [Side::Hc, Side::Norm, Side::Tid2eid];
 /// A plan is a config and a list of tensors.
 const MOST_PLAN_BYTES: u64 = 64 << 20;
 
@@ -72,6 +76,34 @@ impl Plan {
             Some(metadata) => Some(metadata.layout.clone()),
             None => ExpertLayout::fp4_rows(self.blocks.gate.columns, self.blocks.gate.rows),
         }
+    }
+
+    /// Whether it speaks of nothing but the model's own files, with numbers that can be reckoned with. Whoever made the folder made the journal.
+    fn can_be(&self) -> bool {
+        let suffixes = self.moves.iter().map(|step| &step.sidecar);
+        let records = (self.layers as u64).checked_mul(self.experts as u64);
+        let ends = |at: u64, bytes: u64| at.checked_add(bytes).is_some_and(|end| end <= MOST_BYTES);
+        suffixes
+            .chain(self.sidecars.keys())
+            .all(|suffix| SIDES.iter().any(|side| side.suffix() == suffix))
+            && self.stride > 0
+            && records.is_some_and(|records| {
+                // As the stride is the record's length, rounded up, a record is no longer than the file.
+                let bank = records.checked_mul(self.stride);
+                bank.is_some_and(|bank| ends(self.bank, bank))
+            })
+            && self.blocks.bytes as u64 <= self.stride
+            && ends(self.main_bytes, 0)
+            && self
+                .tensors
+                .iter()
+                .all(|tensor| ends(tensor.offset, tensor.bytes))
+            && self.moves.iter().all(|step| {
+                // A piece is read whole.
+                step.bytes <= self.stride
+                    && ends(step.from, step.bytes)
+                    && ends(step.to, step.bytes)
+            })
     }
 }
 
@@ -200,8 +232,17 @@ impl Journal {
     /// Reads the journal beside `main`; none if there is none.
     pub fn open(main: &Path) -> Result<Option<Self>> {
         let path = path_of(main);
-        if !path.exists() {
-            return Ok(None);
+        match fs::symlink_metadata(&path) {
+            Ok(about) if about.is_symlink() => {
+                return Err(Error::Original {
+                    message: format!(
+                        "{} is a link, and an upgrade in place would change the file it leads to. Move it away.",
+                        shown_path(&path)
+                    ),
+                });
+            }
+            Ok(_) => {}
+            Err(_) => return Ok(None),
         }
         let bytes = crate::read::map(&path)?;
         let damaged = || Error::Damaged {
@@ -221,10 +262,15 @@ impl Journal {
             return Err(damaged());
         }
         let plan: Plan = serde_json::from_slice(json).map_err(|_| damaged())?;
+        if !plan.can_be() {
+            return Err(damaged());
+        }
         let (states, table, payload) = places(&plan, length);
         let state = [states, states + PAGE]
             .into_iter()
             .filter_map(|at| State::decode(bytes.get(at as usize..)?))
+            .filter(|state| state.begun <= (plan.layers * plan.experts) as u64)
+            .filter(|state| state.number < u64::MAX)
             .max_by_key(|state| state.number)
             .ok_or_else(damaged)?;
         Ok(Some(Self {

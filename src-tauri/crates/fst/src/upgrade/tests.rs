@@ -356,6 +356,21 @@ fn rows_of_version_3_survive_an_end_at_any_step() {
     end_at_every_step(&save, &files(whole.parent().unwrap()), 20);
 }
 
+/// Changes the plan of a journal, and its checksum with it.
+fn replan(journal: &Path, change: impl FnOnce(&mut serde_json::Value)) {
+    let mut bytes = fs::read(journal).unwrap();
+    let length = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
+    let mut plan: serde_json::Value = serde_json::from_slice(&bytes[24..24 + length]).unwrap();
+    // Compact, so that there is room for a change: it stays as long as it was, and all else keeps its place.
+    change(&mut plan);
+    let mut text = plan.to_string().into_bytes();
+    assert!(text.len() <= length);
+    text.resize(length, b' ');
+    bytes[16..24].copy_from_slice(&Hasher::oneshot(&text).to_le_bytes());
+    bytes[24..24 + length].copy_from_slice(&text);
+    fs::write(journal, bytes).unwrap();
+}
+
 #[test]
 fn what_an_earlier_version_began_goes_on_to_rows() {
     let checkpoint = original_checkpoint(7, 2);
@@ -366,21 +381,16 @@ fn what_an_earlier_version_began_goes_on_to_rows() {
     Container::open(&path).err().unwrap();
     // What such a version wrote: another mark, and a plan that says nothing of layouts.
     let journal = folder.path().join("model.fst.upgrade");
+    replan(&journal, |plan| {
+        for field in ["metadata", "checksums", "tokenizer_at"] {
+            plan.as_object_mut().unwrap().remove(field).unwrap();
+        }
+        for tensor in plan["tensors"].as_array_mut().unwrap() {
+            tensor.as_object_mut().unwrap().remove("checksum").unwrap();
+        }
+    });
     let mut bytes = fs::read(&journal).unwrap();
-    let length = u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
-    let mut plan: serde_json::Value = serde_json::from_slice(&bytes[24..24 + length]).unwrap();
-    for field in ["metadata", "checksums", "tokenizer_at"] {
-        plan.as_object_mut().unwrap().remove(field).unwrap();
-    }
-    for tensor in plan["tensors"].as_array_mut().unwrap() {
-        tensor.as_object_mut().unwrap().remove("checksum").unwrap();
-    }
-    // As long as it was, so that all else keeps its place.
-    let mut text = plan.to_string().into_bytes();
-    text.resize(length, b' ');
     bytes[..8].copy_from_slice(b"FSTUPGR\0");
-    bytes[16..24].copy_from_slice(&Hasher::oneshot(&text).to_le_bytes());
-    bytes[24..24 + length].copy_from_slice(&text);
     fs::write(&journal, bytes).unwrap();
     assert!(run(&path, &mut Real::default()).unwrap());
     let rows = Container::open(&path).unwrap();
@@ -495,6 +505,74 @@ fn what_can_be_wrong_is_found_before_a_byte_is_changed() {
     let before = files(folder.path());
     run(&path, &mut Real::default()).unwrap_err();
     assert!(files(folder.path()) == before);
+}
+
+/// A folder that somebody else has made: nothing in it leads out of it.
+#[cfg(unix)]
+#[test]
+fn the_upgrade_of_a_stranger_cannot_reach_other_files() {
+    use std::os::unix::fs::symlink;
+    type Trap = fn(&Path, &Path);
+    let begun = |folder: &Path| {
+        let path = small().save(folder);
+        // Records are done and nothing of a sidecar is moved.
+        run(&path, &mut Dying::new(7, Loss::Nothing)).unwrap_err();
+        path
+    };
+    let traps: [(&str, bool, Trap); 6] = [
+        ("the journal's copy", false, |folder, victim| {
+            symlink(victim, folder.join("model.fst.upgrade.new")).unwrap();
+        }),
+        ("the journal", false, |folder, victim| {
+            symlink(victim, folder.join("model.fst.upgrade")).unwrap();
+        }),
+        ("a journal begun", true, |folder, victim| {
+            let journal = folder.join("model.fst.upgrade");
+            fs::rename(journal, victim).unwrap();
+            symlink(victim, folder.join("model.fst.upgrade")).unwrap();
+        }),
+        ("a sidecar", true, |folder, victim| {
+            let sidecar = folder.join("model.fst.hc");
+            fs::rename(&sidecar, victim).unwrap();
+            symlink(victim, sidecar).unwrap();
+        }),
+        ("a sidecar's name", true, |folder, victim| {
+            fs::copy(folder.join("model.fst.hc"), victim).unwrap();
+            fs::create_dir(folder.join("model.fstx")).unwrap();
+            replan(&folder.join("model.fst.upgrade"), |plan| {
+                for step in plan["moves"].as_array_mut().unwrap() {
+                    if step["sidecar"] == ".hc" {
+                        step["sidecar"] = "x/../../v".into();
+                    }
+                }
+                // Shorter by more than that.
+                plan["header"].as_array_mut().unwrap().clear();
+            });
+        }),
+        ("numbers that cannot be", true, |folder, _| {
+            replan(&folder.join("model.fst.upgrade"), |plan| {
+                plan["layers"] = u64::MAX.into();
+                plan["header"].as_array_mut().unwrap().clear();
+            });
+        }),
+    ];
+    for (what, is_begun, trap) in traps {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("models");
+        fs::create_dir(&folder).unwrap();
+        let path = match is_begun {
+            true => begun(&folder),
+            false => small().save(&folder),
+        };
+        let victim = home.path().join("v");
+        fs::write(&victim, "all my chats").unwrap();
+        trap(&folder, &victim);
+        let before = fs::read(&victim).unwrap();
+        let ended = run(&path, &mut Real::default());
+        assert!(fs::read(&victim).unwrap() == before, "{what}: {ended:?}");
+        // What is to be written anew takes the place of a link.
+        assert_eq!(ended.is_ok(), !is_begun, "{what}: {ended:?}");
+    }
 }
 
 #[test]

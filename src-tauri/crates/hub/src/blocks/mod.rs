@@ -85,8 +85,8 @@ pub(crate) fn presence(file: &RemoteFile, dest: &Path) -> Presence {
     let Ok(found) = std::fs::metadata(partial_path(dest)) else {
         return Presence::Absent;
     };
-    let state =
-        plain(&blocks_path(dest), OpenOptions::new().read(true)).and_then(|blocks| load(&blocks));
+    let state = fastar_files::open(&blocks_path(dest), OpenOptions::new().read(true))
+        .and_then(|blocks| load(&blocks));
     let bytes = match state {
         Ok((header, records)) if header.describes(file) => records
             .iter()
@@ -125,7 +125,7 @@ pub(crate) fn open(file: &RemoteFile, dest: &Path, recheck: bool) -> Result<Open
                 {
                     return Ok(Opened::Whole);
                 }
-                let data = plain(dest, OpenOptions::new().read(true).write(true))
+                let data = fastar_files::open(dest, OpenOptions::new().read(true).write(true))
                     .map_err(|error| Error::io("write", dest, error))?;
                 let table = Table::new(file, dest, dest.to_owned(), data, blocks, same);
                 table.save_header()?;
@@ -141,7 +141,8 @@ pub(crate) fn open(file: &RemoteFile, dest: &Path, recheck: bool) -> Result<Open
     let at = partial_path(dest);
     let mut made = OpenOptions::new();
     made.read(true).write(true).create(true).truncate(false);
-    let data = plain(&at, &mut made).map_err(|error| Error::io("write", &at, error))?;
+    let data =
+        fastar_files::open(&at, &mut made).map_err(|error| Error::io("write", &at, error))?;
     let fresh = same.is_none();
     let table = Table::new(file, dest, at, data, blocks, same);
     if fresh {
@@ -169,7 +170,7 @@ pub(crate) struct Recorded {
 impl Recorded {
     /// The records beside `dest`, as far as there are any that can be read. `None` if they are those of other contents.
     pub(crate) fn read(file: &RemoteFile, dest: &Path) -> Result<Option<Self>> {
-        let blocks = plain(&blocks_path(dest), OpenOptions::new().read(true)).ok();
+        let blocks = fastar_files::open(&blocks_path(dest), OpenOptions::new().read(true)).ok();
         let mut known = None;
         if let Some(blocks) = &blocks {
             match blocks.try_lock_shared() {
@@ -228,7 +229,7 @@ fn lock(dest: &Path) -> Result<File> {
     let open = || {
         let mut made = OpenOptions::new();
         made.read(true).write(true).create(true).truncate(false);
-        plain(&path, &mut made)
+        fastar_files::open(&path, &mut made)
     };
     let blocks = match open() {
         // Somebody else's file in a folder of ours must not block us.
@@ -245,18 +246,6 @@ fn lock(dest: &Path) -> Result<File> {
         Ok(()) => Ok(blocks),
         Err(TryLockError::WouldBlock) => Err(busy(dest, &blocks)),
         Err(TryLockError::Error(error)) => Err(Error::io("lock", &path, error)),
-    }
-}
-
-/// Opens what must be a regular file: a pipe in its place would be waited for, and a device is not ours to write to.
-pub(crate) fn plain(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    // Means nothing for regular files.
-    let at_once = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = options.custom_flags(at_once).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file; move it away")),
     }
 }
 
@@ -292,6 +281,34 @@ mod tests {
             assert!(error.contains(pipe.to_str().unwrap()), "{error}");
             assert!(error.lines().count() == 1, "{error}");
             assert!(Recorded::read(&file, &dest).is_ok());
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_where_a_link_leads() {
+        let file = RemoteFile {
+            repo: "acme/tiny".into(),
+            revision: "1".into(),
+            path: "a".into(),
+            bytes: 7,
+            sha256: None,
+            git_oid: None,
+        };
+        for name in [".a.blocks", "a.partial", "a"] {
+            for victim in ["seven77", "of another length", ""] {
+                let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+                let target = home.path().join("victim");
+                if !victim.is_empty() {
+                    std::fs::write(&target, victim).unwrap();
+                }
+                std::os::unix::fs::symlink(&target, folder.path().join(name)).unwrap();
+                let dest = folder.path().join("a");
+                let error = open(&file, &dest, false).err().unwrap().to_string();
+                assert!(error.contains(folder.path().to_str().unwrap()), "{error}");
+                let left = std::fs::read_to_string(&target).unwrap_or_default();
+                assert_eq!(left, victim, "{name}: {error}");
+                assert_eq!(target.exists(), !victim.is_empty(), "{name}");
+            }
         }
     }
 

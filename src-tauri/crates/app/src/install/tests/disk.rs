@@ -295,7 +295,7 @@ fn a_record_with_numbers_that_cannot_be_is_damaged_and_nothing_worse() {
 fn a_download_of_a_stranger_cannot_reach_other_files() {
     use std::os::unix::fs::symlink;
     type Trap = fn(&Scene, &Path);
-    let traps: [(&str, Trap); 8] = [
+    let traps: [(&str, Trap); 9] = [
         ("lock", |scene, home| {
             fs::remove_file(scene.download().join("lock")).unwrap();
             symlink(home.join("chats.db"), scene.download().join("lock")).unwrap()
@@ -336,6 +336,13 @@ fn a_download_of_a_stranger_cannot_reach_other_files() {
             symlink(
                 home.join("chats.db"),
                 scene.models.path().join("flash.fst.partial.state"),
+            )
+            .unwrap();
+        }),
+        ("journal's copy", |scene, home| {
+            symlink(
+                home.join("chats.db"),
+                scene.models.path().join("flash.fst.partial.state.new"),
             )
             .unwrap();
         }),
