@@ -36,7 +36,9 @@ async function listen(page: Page): Promise<() => Promise<string[]>> {
 test('sizes, place and room are said before a download begins', async ({ page }) => {
   await open(page, 'demo');
   await expect(panel(page)).toContainText('has not been tried with the real files yet');
-  await expect(offer(page, 'flash-0731')).toContainText('156 GB to download, up to 163 GB of the disk');
+  await expect(offer(page, 'flash-0731')).toContainText(
+    '156 GB to download, up to 163 GB of the disk meanwhile. With the drafter 167 GB.',
+  );
   await panel(page)
     .getByRole('button', { name: `Download: ${NEWEST}` })
     .click();

@@ -54,7 +54,7 @@ test('a port that is taken says what to do, and another one works at once', asyn
   await expect(now(page)).toContainText('Not running');
   await expect(now(page)).toContainText('Port 8080 is in use by another program.');
   await expect(now(page)).toContainText('Choose another port');
-  await panel(page).getByLabel('Port').fill('9000');
+  await panel(page).getByLabel('Port', { exact: true }).fill('9000');
   await page.keyboard.press('Enter');
   await expect(now(page)).toContainText('http://127.0.0.1:9000');
   await expect(now(page)).not.toContainText('in use by another program');

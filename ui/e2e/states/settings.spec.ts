@@ -27,8 +27,8 @@ test('the keyboard reaches the settings, every section, and the chat again', asy
   await expect(tab(page, 'Answers')).toBeFocused();
   await page.keyboard.press('ArrowUp');
   await page.keyboard.press('ArrowUp');
-  await expect(tab(page, 'Models')).toBeFocused();
-  await expect(tab(page, 'Models')).toHaveAttribute('aria-selected', 'true');
+  await expect(tab(page, 'Server')).toBeFocused();
+  await expect(tab(page, 'Server')).toHaveAttribute('aria-selected', 'true');
   await page.keyboard.press('Escape');
   await expect(panel(page)).toHaveCount(0);
   await expect(page.getByTestId('composer')).toBeFocused();
@@ -265,3 +265,32 @@ for (const colorScheme of ['light', 'dark'] as const) {
     expect(await accessibility(page)).toEqual([]);
   });
 }
+
+test('how a message is thought about by default is chosen once, and a message may say otherwise', async ({
+  page,
+}) => {
+  await open(page, 'demo', 'Answers');
+  await expect(page.getByTestId('settings-panel')).toContainText('“fastar chat” has options of its own');
+  await setting(page, 'thinking').getByRole('radio', { name: 'On' }).check();
+  await page.keyboard.press('Escape');
+  await expect(page.getByTestId('thinking')).toHaveValue('on');
+  await page.getByTestId('thinking').selectOption('max');
+  // Another setting does not take that back.
+  await page.keyboard.press('Control+,');
+  await tab(page, 'Appearance').click();
+  await setting(page, 'theme').getByRole('radio', { name: 'Dark' }).check();
+  await page.keyboard.press('Escape');
+  await expect(page.getByTestId('thinking')).toHaveValue('max');
+});
+
+test('a thousand with a comma is no number of gigabytes, and decimals may have one', async ({ page }) => {
+  await open(page, 'flash', 'Performance');
+  const field = page.locator('#setting-expert_cache_bytes');
+  await field.fill('1,000');
+  await page.keyboard.press('Enter');
+  await expect(setting(page, 'expert_cache_bytes')).toContainText('must be a number');
+  await field.fill('30,5');
+  await page.keyboard.press('Enter');
+  await expect(setting(page, 'expert_cache_bytes')).not.toContainText('must be a number');
+  await expect(field).toHaveValue('30.5');
+});

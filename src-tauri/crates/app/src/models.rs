@@ -318,7 +318,7 @@ impl Models {
     /// What came of a load, unless something else is wished for meanwhile.
     fn settle(&self, source: &Source, wish: u64, loaded: Option<Loaded>, error: Option<ApiError>) {
         if let Some(error) = &error {
-            tracing::warn!(model = %name(source), code = ?error.code, "a model could not be loaded");
+            tracing::warn!(model = %name(source), %error, "a model could not be loaded");
         }
         let mut state = lock(&self.state);
         if state.wish != wish {

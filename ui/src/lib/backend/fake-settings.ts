@@ -55,6 +55,14 @@ const rows: Row[] = [
   ],
   ['text_size', 'appearance', whole(80, 200), 'live', 100, 'Size of everything in the window, in percent.'],
   [
+    'thinking',
+    'answers',
+    { kind: 'choice', options: ['off', 'on', 'max'] },
+    'live',
+    'off',
+    'Whether the model thinks before it answers, where a message does not say otherwise.',
+  ],
+  [
     'temperature',
     'answers',
     decimal(0, 10),

@@ -113,6 +113,8 @@ export class App {
   endWanted = $state(0);
   /** How the next message is to be thought about. */
   thinking = $state<Thinking>('off');
+  /** How it is where the person says nothing. */
+  private thinkingByDefault: Thinking = 'off';
   /** The bar that finds words in the open chat. */
   finding = $state(false);
   /** Grows when that bar should have the focus. */
@@ -155,14 +157,25 @@ export class App {
     this.help = new Help(backend);
     this.machine = new Machine(backend);
     this.server = new LocalServer(backend);
-    this.settings = new Settings(backend, async () => {
-      this.failureSeen = false;
-      await this.readModel();
-    });
+    this.settings = new Settings(
+      backend,
+      async () => {
+        this.failureSeen = false;
+        await this.readModel();
+      },
+      (settings) => this.thinkAs(settings.of('thinking')?.value),
+    );
     backend.onConnection((connected) => {
       this.connected = connected;
       if (connected) void this.refresh();
     });
+  }
+
+  /** Another default counts at once; the same one again changes nothing of what was chosen for the next message. */
+  private thinkAs(value: unknown): void {
+    if ((value !== 'off' && value !== 'on' && value !== 'max') || value === this.thinkingByDefault) return;
+    this.thinkingByDefault = value;
+    this.thinking = value;
   }
 
   /** The model that writes answers now; after a failed load that is the one before, or the demo. */

@@ -25,6 +25,8 @@ export class Settings {
   constructor(
     private readonly backend: Backend,
     private readonly modelChanged: () => Promise<void>,
+    /** What the settings are now. */
+    private readonly taken: (settings: Settings) => void = () => {},
   ) {}
 
   /** Settings that wait for the model to be loaded again. */
@@ -72,6 +74,7 @@ export class Settings {
     setLanguage(this.of('language')?.value);
     root.dataset.theme = String(this.of('theme')?.value ?? 'system');
     const size = this.of('text_size')?.value;
+    this.taken(this);
     root.style.fontSize = typeof size === 'number' && size !== 100 ? `${size}%` : '';
   }
 

@@ -367,6 +367,7 @@ export const en = {
     sizes: (download: string, peak: string) =>
       `${download} to download, up to ${peak} of the disk meanwhile.`,
     sizesAsIs: (download: string) => `${download} to download and on the disk.`,
+    sizeWithDrafter: (size: string) => `With the drafter ${size}.`,
     about: (size: string) => `About ${size}`,
     aboutInside: (size: string) => `about ${size}`,
     downloadAsk: (size: string, repository: string, folder: string) =>
@@ -474,10 +475,18 @@ export const en = {
     unreadable: 'The settings could not be read',
     disconnected: 'Settings can be changed again when FaStar is back.',
     more: 'More',
+    /** Which of them count for the commands of a terminal too. */
+    terminal: {
+      answers: 'For this window and “fastar serve”. “fastar chat” has options of its own.',
+      performance: 'For this window and “fastar serve”. The other commands have options of their own.',
+      models: 'The folder and how models are fetched count for the commands in a terminal as well.',
+      server: 'For this window. “fastar serve” has options of its own.',
+    } as Partial<Record<Setting['section'], string>>,
     names: {
       theme: 'Colours',
       language: 'Language',
       text_size: 'Text size',
+      thinking: 'Thinking',
       temperature: 'Temperature',
       top_p: 'Top-p',
       top_k: 'Top-k',
@@ -516,6 +525,7 @@ export const en = {
     },
     options: {
       theme: { system: 'As the system', light: 'Light', dark: 'Dark' },
+      thinking: { off: 'Off', on: 'On', max: 'Most' },
       /** Each language by its own name: who cannot read the one that is set finds theirs. */
       language: { system: 'Automatic', en: 'English', zh: '简体中文' },
       log_level: { error: 'Errors', warn: 'Warnings', info: 'Events', debug: 'Details' },

@@ -164,6 +164,14 @@ pub(crate) static EXACT: Setting = Setting {
     scope: Scope::ReloadModel,
     help: "Never round to eight bits where that is faster. Slower; for comparing.",
 };
+pub(crate) static THINKING: Setting = Setting {
+    key: "thinking",
+    section: Section::Answers,
+    kind: Kind::Choice(&["off", "on", "max"]),
+    default: Default::Word("off"),
+    scope: Scope::Live,
+    help: "Whether the model thinks before it answers, where a message does not say otherwise.",
+};
 pub(crate) static TEMPERATURE: Setting = Setting {
     key: "temperature",
     section: Section::Answers,
@@ -304,10 +312,11 @@ pub(crate) static LOG_LEVEL: Setting = Setting {
 };
 
 /// All of them, in the order of the screen.
-pub(crate) static ALL: [&Setting; 29] = [
+pub(crate) static ALL: [&Setting; 30] = [
     &THEME,
     &LANGUAGE,
     &TEXT_SIZE,
+    &THINKING,
     &TEMPERATURE,
     &TOP_P,
     &TOP_K,
