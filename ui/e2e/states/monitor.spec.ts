@@ -66,7 +66,7 @@ test('a model that is in memory as a whole has no map, and says why', async ({ p
 
 test('nothing to show is said: idle, silent, no model, broken, disconnected', async ({ page }) => {
   await open(page, 'idle');
-  await expect(panel(page)).toContainText('Nothing was computed since this was opened.');
+  await expect(panel(page)).toContainText('Nothing was computed while this was watched.');
   await open(page, 'silent');
   await expect(trend(page, 'cpu')).toContainText('–');
   await expect(panel(page).getByRole('meter')).toHaveCount(0);
@@ -147,3 +147,17 @@ for (const colorScheme of ['light', 'dark'] as const) {
     }
   });
 }
+
+test('what an answer did is there when the screen is opened after it', async ({ page }) => {
+  await page.goto('/?fake=demo&hold=20');
+  const asked = () => page.evaluate(() => (window as unknown as { asked: string[] }).asked);
+  await send(page, 'Hello!');
+  await expect
+    .poll(async () => (await asked()).filter((name) => name === 'monitor').length)
+    .toBeGreaterThan(3);
+  await page.keyboard.press('Control+Shift+m');
+  await expect(page.getByTestId('monitor-panel').locator('[data-testid=trend-cpu] .line')).toHaveAttribute(
+    'd',
+    /L/,
+  );
+});

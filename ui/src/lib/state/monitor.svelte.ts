@@ -1,5 +1,5 @@
 /**
- * What the app is doing, once a second and only while somebody looks. What is drawn are differences between two looks; a number that is
+ * What the app is doing, once a second, while somebody looks or an answer is being written: who opens the screen then sees what led there. What is drawn are differences between two looks; a number that is
  * not known is null and is not drawn.
  */
 import type { ApiError, ModelMemory, Monitor as Snapshot, TraceFile } from '../api/types';
@@ -7,8 +7,10 @@ import { type Backend, Unreachable } from '../backend';
 import { failure } from './failure';
 
 const LOOK_MS = 1000;
-/** Looks that are kept: a minute. */
-export const KEPT = 60;
+/** Looks that are kept: three minutes. */
+export const KEPT = 180;
+/** Nobody looked for longer than this: what was between is not known. */
+const GAP_MS = 3500;
 /** Looks that are compared for what jumps about too much from one to the next. */
 const CALM = 5;
 
@@ -70,6 +72,15 @@ export function between(before: Look, now: Look): Point {
   return point;
 }
 
+const UNKNOWN: Point = {
+  answerRate: null,
+  promptRate: null,
+  hitRate: null,
+  readRate: null,
+  cpu: null,
+  resident: null,
+};
+
 export class Monitor {
   snapshot = $state.raw<Snapshot | null>(null);
   memory = $state.raw<ModelMemory | null>(null);
@@ -80,6 +91,9 @@ export class Monitor {
   saved = $state<TraceFile | null>(null);
   open = $state(false);
   private looks: Look[] = [];
+  private watched = false;
+  private answering = false;
+  private running = false;
   /** Which time it is watched: a question of an earlier time is asked in vain. */
   private turn = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -88,17 +102,27 @@ export class Monitor {
 
   latest = $derived.by<Point | null>(() => this.points.at(-1) ?? null);
 
-  /** Called when the screen opens and closes; only between the two anything is asked. */
+  /** Called when the screen opens and closes. */
   watch(open: boolean): void {
+    this.watched = open;
+    if (open) this.saved = null;
+    this.run();
+  }
+
+  /** Called when the writing of answers begins and ends: what is drawn of it is there when the screen is opened. */
+  follow(answering: boolean): void {
+    this.answering = answering;
+    this.run();
+  }
+
+  private run(): void {
+    const wanted = this.watched || this.answering;
+    if (wanted === this.running) return;
+    this.running = wanted;
     clearTimeout(this.timer);
     this.timer = undefined;
     this.turn += 1;
-    if (!open) return;
-    this.looks = [];
-    this.points = [];
-    this.layers = [];
-    this.saved = null;
-    void this.look(this.turn);
+    if (wanted) void this.look(this.turn);
   }
 
   private async look(turn: number): Promise<void> {
@@ -123,7 +147,14 @@ export class Monitor {
   }
 
   private take(now: Look): void {
-    const before = this.looks.at(-1);
+    let before = this.looks.at(-1);
+    const since = before ? now.snapshot.at_ms - before.snapshot.at_ms : 0;
+    if (since > GAP_MS || since < 0) {
+      const missing = Math.min(KEPT, Math.round(since / LOOK_MS));
+      this.points = [...this.points, ...Array<Point>(Math.max(0, missing)).fill(UNKNOWN)].slice(-KEPT);
+      this.looks = [];
+      before = undefined;
+    }
     this.snapshot = now.snapshot;
     this.memory = now.memory;
     if (before) this.points = [...this.points.slice(1 - KEPT), between(before, now)];

@@ -1,6 +1,7 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ModelMemory, Monitor, Paging } from '../api/types';
-import { between } from './monitor.svelte';
+import type { Backend } from '../backend';
+import { between, KEPT, Monitor as Watching } from './monitor.svelte';
 
 const snapshot = (change: Partial<Monitor> = {}): Monitor => ({
   at_ms: 1000,
@@ -57,5 +58,57 @@ describe('what is drawn', () => {
     const silent = { ...snapshot().process, cpu_ms: null, read_bytes: null };
     const point = between(first, look({ at_ms: 2000, process: silent }));
     expect([point.cpu, point.readRate]).toEqual([null, null]);
+  });
+});
+
+describe('what is kept', () => {
+  let at = 0;
+  let asked = 0;
+  const backend = {
+    monitor: async () => {
+      asked += 1;
+      return snapshot({ at_ms: at });
+    },
+    modelMemory: async () => memory(0, 0, 0),
+  } as unknown as Backend;
+
+  beforeEach(() => {
+    vi.useFakeTimers();
+    at = 1000;
+    asked = 0;
+  });
+  afterEach(() => vi.useRealTimers());
+
+  /** So many seconds pass. */
+  async function pass(seconds: number): Promise<void> {
+    for (let second = 0; second < seconds; second += 1) {
+      at += 1000;
+      await vi.advanceTimersByTimeAsync(1000);
+    }
+  }
+
+  it('is there when the screen is opened: answers are followed, and what nobody saw is a gap', async () => {
+    const monitor = new Watching(backend);
+    await pass(5);
+    expect(asked).toBe(0);
+    monitor.follow(true);
+    await pass(10);
+    monitor.follow(false);
+    await vi.advanceTimersByTimeAsync(0);
+    const [seen, looks] = [monitor.points.length, asked];
+    expect(seen).toBeGreaterThanOrEqual(9);
+    expect(monitor.points.every((point) => point.answerRate !== null)).toBe(true);
+    await pass(20);
+    expect(asked).toBe(looks);
+    monitor.watch(true);
+    await pass(2);
+    // Nobody knows what was in those twenty seconds.
+    const unknown = monitor.points.filter((point) => point.answerRate === null);
+    expect(Math.abs(unknown.length - 20)).toBeLessThanOrEqual(1);
+    expect(monitor.points.slice(0, seen).every((point) => point.answerRate !== null)).toBe(true);
+    expect(monitor.points.at(-1)?.answerRate).not.toBeNull();
+    await pass(2 * KEPT);
+    expect(monitor.points).toHaveLength(KEPT);
+    monitor.watch(false);
   });
 });

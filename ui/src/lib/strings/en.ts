@@ -613,7 +613,7 @@ export const en = {
     reading: 'Looking…',
     disconnected: 'The pictures go on by themselves when FaStar is back.',
     unknown: '–',
-    minute: 'last minute',
+    minute: 'last 3 minutes',
     speed: 'Answer',
     perSecond: (value: string) => `${value} tokens/s`,
     readingPrompt: (value: string) => `Prompt: ${value} tokens/s`,
@@ -648,7 +648,7 @@ export const en = {
     layersWords: (layers: number, sum: string, waited: string) =>
       `Time in each of ${layers} layers for a token: ${sum} together, of which ${waited} are waiting for experts.`,
     layersAxes: (layers: number, sum: string) => `${layers} layers, ${sum} for a token`,
-    layersNothing: 'Nothing was computed since this was opened. Ask the model something.',
+    layersNothing: 'Nothing was computed while this was watched. Ask the model something.',
     computing: 'computing',
     waitingFor: (time: string) => `waiting for experts (${time})`,
     trace: 'Recording',

@@ -617,7 +617,7 @@ export const zh: Strings = {
     reading: '正在读取…',
     disconnected: 'FaStar 恢复后，图表会自动继续。',
     unknown: '–',
-    minute: '最近一分钟',
+    minute: '最近 3 分钟',
     speed: '回答',
     perSecond: (value) => `${value} token/秒`,
     readingPrompt: (value) => `提示词：${value} token/秒`,

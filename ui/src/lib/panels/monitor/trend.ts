@@ -1,4 +1,4 @@
-/** The line of a number over the last minute, as paths. Plain arithmetic, no elements. */
+/** The line of a number over the last minutes, as paths. Plain arithmetic, no elements. */
 
 /** Places on a scale from one end of the minute to the other. */
 export interface Scale {
