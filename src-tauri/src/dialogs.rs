@@ -5,7 +5,9 @@ use std::sync::mpsc;
 
 use fastar_api::ApiError;
 use tauri::{AppHandle, Manager, WebviewWindow};
-use tauri_plugin_dialog::{DialogExt, FilePath, MessageDialogButtons, MessageDialogKind};
+use tauri_plugin_dialog::{
+    DialogExt, FilePath, MessageDialogBuilder, MessageDialogButtons, MessageDialogKind,
+};
 
 /// Lets the person pick a model file; none when the dialog was closed.
 pub(crate) async fn pick_model(window: &WebviewWindow) -> Option<PathBuf> {
@@ -92,7 +94,7 @@ pub(crate) fn ask_to_close(
     question: &str,
     answer: impl FnOnce(bool) + Send + 'static,
 ) {
-    let mut dialog = handle
+    let dialog = handle
         .dialog()
         .message(question)
         .title("Close FaStar?")
@@ -101,10 +103,7 @@ pub(crate) fn ask_to_close(
             "Close FaStar".into(),
             "Keep downloading".into(),
         ));
-    if let Some(window) = handle.get_webview_window("main") {
-        dialog = dialog.parent(&window);
-    }
-    dialog.show(answer);
+    over_the_window(handle, dialog).show(answer);
 }
 
 /// Says why the app cannot start, and ends it when the person has read it.
@@ -116,4 +115,63 @@ pub(crate) fn cannot_start(handle: &AppHandle, error: &ApiError) {
         .title("FaStar cannot start")
         .kind(MessageDialogKind::Error)
         .show(move |_| handle_of_end.exit(1));
+}
+
+/// Says that the window stays empty, also without the graphics card; waiting on is possible.
+pub(crate) fn window_stays_empty(handle: &AppHandle) {
+    let handle_of_end = handle.clone();
+    handle
+        .dialog()
+        .message(
+            "The window stays empty, although it is drawn without the graphics card. Nothing is lost. Restarting the computer or another \
+             version of WebKitGTK may help; until then, `fastar serve` in a terminal shows FaStar in your browser.",
+        )
+        .title("FaStar cannot show its window")
+        .kind(MessageDialogKind::Error)
+        .buttons(MessageDialogButtons::OkCancelCustom(
+            "Close FaStar".into(),
+            "Keep waiting".into(),
+        ))
+        .show(move |close| {
+            if close {
+                handle_of_end.exit(1);
+            }
+        });
+}
+
+/// Asks whether a model file that was opened from outside shall be used.
+pub(crate) fn ask_to_use(
+    handle: &AppHandle,
+    question: &str,
+    answer: impl FnOnce(bool) + Send + 'static,
+) {
+    let dialog = handle
+        .dialog()
+        .message(question)
+        .title("Use this model?")
+        .buttons(MessageDialogButtons::OkCancelCustom(
+            "Use it".into(),
+            "Not now".into(),
+        ));
+    over_the_window(handle, dialog).show(answer);
+}
+
+/// Says why a model file that was opened from outside cannot be used.
+pub(crate) fn cannot_use(handle: &AppHandle, error: &ApiError) {
+    let dialog = handle
+        .dialog()
+        .message(error.to_string())
+        .title("This file cannot be used")
+        .kind(MessageDialogKind::Error);
+    over_the_window(handle, dialog).show(|_| {});
+}
+
+fn over_the_window(
+    handle: &AppHandle,
+    dialog: MessageDialogBuilder<tauri::Wry>,
+) -> MessageDialogBuilder<tauri::Wry> {
+    match handle.get_webview_window("main") {
+        Some(window) => dialog.parent(&window),
+        None => dialog,
+    }
 }

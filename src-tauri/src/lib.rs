@@ -5,6 +5,13 @@ mod browser;
 mod closing;
 mod commands;
 mod dialogs;
+mod geometry;
+mod offer;
+mod page;
+#[cfg(unix)]
+mod second;
+#[cfg(target_os = "linux")]
+mod signals;
 mod start;
 mod window;
 
@@ -21,15 +28,20 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use closing::Closing;
-use start::{Graphics, Wish};
+use geometry::Kept;
+use page::Page;
+#[cfg(target_os = "linux")]
+use start::Graphics;
+use start::{Drawing, Wish};
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let (model, safe) = match start::wish(std::env::args_os().skip(1)) {
+    let (model, mut drawing, file) = match start::wish(std::env::args_os().skip(1)) {
         Wish::Window {
             model,
-            safe_graphics,
-        } => (model, safe_graphics),
+            drawing,
+            file,
+        } => (model, drawing, file),
         Wish::Print(text) => {
             println!("{text}");
             return ExitCode::SUCCESS;
@@ -39,21 +51,44 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
     #[cfg(target_os = "linux")]
     {
-        let is_set = |name: &str| std::env::var_os(name).is_some();
         let has_value = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         if let Some(sentence) = start::missing_display(has_value) {
             eprintln!("{sentence}");
             return ExitCode::FAILURE;
         }
+    }
+    let options = Options::from_environment(Face::Desktop);
+    if let Some(folder) = options.as_ref().ok().and_then(|known| known.folder().ok()) {
+        #[cfg(unix)]
+        {
+            let id = second::id(|name| std::env::var_os(name));
+            let file = file.clone();
+            if second::shown_by_the_first(&folder, &second::Start { id, file }) {
+                if model.is_some() {
+                    eprintln!(
+                        "FaStar is running already, and its window is shown. --model only counts when it starts."
+                    );
+                }
+                return ExitCode::SUCCESS;
+            }
+        }
+        if drawing == Drawing::Usual && fastar_app::ended_while_opening(&folder) {
+            drawing = Drawing::SafeInstead;
+        }
+    }
+    #[cfg(target_os = "linux")]
+    {
+        let is_set = |name: &str| std::env::var_os(name).is_some();
         let graphics = Graphics {
             nvidia: std::path::Path::new("/sys/module/nvidia").exists(),
-            wayland: has_value("WAYLAND_DISPLAY"),
-            safe,
+            wayland: std::env::var_os("WAYLAND_DISPLAY").is_some_and(|value| !value.is_empty()),
+            safe: drawing.is_safe(),
         };
         for (name, value) in start::graphics_variables(&graphics, is_set) {
-            // SAFETY: no other thread exists yet: this is the first thing that `main` does.
+            // SAFETY: no other thread exists yet: this is among the first things that `main` does.
             unsafe { std::env::set_var(name, value) };
         }
         // The window's own library would panic.
@@ -65,8 +100,6 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = safe;
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_filter(tracing_subscriber::EnvFilter::from_default_env());
@@ -74,8 +107,16 @@ pub fn main() -> ExitCode {
         .with(stderr)
         .with(fastar_app::log_layer())
         .init();
-    match run(model) {
-        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+    let opened = options.and_then(|options| {
+        App::open(Options {
+            model: model.or(options.model),
+            notice: drawing.notice(),
+            ..options
+        })
+    });
+    match run(opened, drawing, file) {
+        Ok(Ended::With(code)) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        Ok(Ended::ToStartAgain) => start::again(),
         Err(error) => {
             eprintln!("The window could not be opened: {error}.");
             ExitCode::FAILURE
@@ -83,25 +124,30 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn open_app(model: Option<PathBuf>) -> Result<App, ApiError> {
-    let mut options = Options::from_environment(Face::Desktop)?;
-    options.model = model.or(options.model);
-    App::open(options)
+/// How the window ended.
+enum Ended {
+    With(i32),
+    /// It was of no use, and another way to draw is to be tried.
+    ToStartAgain,
 }
 
-fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
-    let opened = open_app(model);
+fn run(
+    opened: Result<App, ApiError>,
+    drawing: Drawing,
+    file: Option<PathBuf>,
+) -> tauri::Result<Ended> {
     if let Err(error) = &opened {
         eprintln!("{error}");
         // Whoever started FaStar from a terminal has read it; others need a dialog.
         if std::io::stderr().is_terminal() {
-            return Ok(1);
+            return Ok(Ended::With(1));
         }
     }
     let tauri = tauri::Builder::default()
         .plugin(tauri_plugin_dialog::init())
         .invoke_handler(tauri::generate_handler![
             commands::system::app_info,
+            commands::system::page_shown,
             commands::models::model_state,
             commands::models::model_memory,
             commands::models::model_choose,
@@ -165,13 +211,24 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             commands::system::log_read,
             commands::system::diagnostics,
         ])
-        .setup(|tauri| {
+        .setup(move |tauri| {
             let handle = tauri.handle();
             match opened {
                 Ok(app) => {
+                    let folder = app.folder().to_owned();
                     handle.manage(Host::start(&app));
                     handle.manage(app);
+                    handle.manage(Kept::read(&folder));
+                    handle.manage(Page::new(drawing.is_safe()));
+                    #[cfg(target_os = "linux")]
+                    signals::end_on_signals(handle);
                     window::open(handle)?;
+                    page::watch(handle)?;
+                    #[cfg(unix)]
+                    window::hear_further_starts(handle, &folder);
+                    if let Some(file) = file {
+                        offer::ask(handle, file);
+                    }
                 }
                 Err(error) => dialogs::cannot_start(handle, &error),
             }
@@ -179,16 +236,25 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
         })
         .build(tauri::generate_context!())?;
     let closing = Closing::default();
-    Ok(tauri.run_return(move |handle, event| {
+    let ending = tauri.handle().clone();
+    let code = tauri.run_return(move |handle, event| {
         let Some(app) = handle.try_state::<App>() else {
             return;
         };
         match event {
-            RunEvent::WindowEvent {
-                event: WindowEvent::CloseRequested { api, .. },
-                ..
-            } if !closing.may_close(handle, &app) => api.prevent_close(),
+            RunEvent::WindowEvent { label, event, .. } => {
+                if let Some(window) = handle.get_webview_window(&label) {
+                    handle.state::<Kept>().hear(&window, &event);
+                }
+                match event {
+                    WindowEvent::CloseRequested { api, .. } if !closing.may_close(handle, &app) => {
+                        api.prevent_close();
+                    }
+                    _ => {}
+                }
+            }
             RunEvent::Exit => {
+                handle.state::<Kept>().write();
                 if let Some(host) = handle.try_state::<Host>() {
                     host.stop();
                 }
@@ -196,5 +262,11 @@ fn run(model: Option<PathBuf>) -> tauri::Result<i32> {
             }
             _ => {}
         }
-    }))
+    });
+    let again = ending.try_state::<Page>();
+    Ok(if again.is_some_and(|page| page.is_to_start_again()) {
+        Ended::ToStartAgain
+    } else {
+        Ended::With(code)
+    })
 }

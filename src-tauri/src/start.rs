@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -11,8 +12,10 @@ pub(crate) enum Wish {
     Window {
         /// A model file for this run.
         model: Option<PathBuf>,
-        /// Use the slow but safe way to draw.
-        safe_graphics: bool,
+        /// How to draw.
+        drawing: Drawing,
+        /// A model file that the person may want to use; it is asked about and not loaded.
+        file: Option<PathBuf>,
     },
     /// Print this and end well.
     Print(String),
@@ -20,10 +23,40 @@ pub(crate) enum Wish {
     Wrong(String),
 }
 
+/// How the window is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drawing {
+    /// As WebKitGTK does it.
+    Usual,
+    /// Without the graphics card, because the person wants it so.
+    Safe,
+    /// The same, because the window did not come up otherwise.
+    SafeInstead,
+}
+
+impl Drawing {
+    pub(crate) fn is_safe(self) -> bool {
+        self != Self::Usual
+    }
+
+    /// What the person is told in the window.
+    pub(crate) fn notice(self) -> Option<String> {
+        (self == Self::SafeInstead).then(|| {
+            "FaStar could not show its window, so it is drawn without the graphics card this time. Start FaStar with --safe-graphics to have it \
+             so from the beginning; a newer graphics driver may mend it."
+                .into()
+        })
+    }
+}
+
+/// Begins a start that takes the place of one whose window stayed empty.
+pub(crate) const SAFE_INSTEAD: &str = "--safe-graphics=instead";
+
 const HELP: &str = "FaStar: chat with DeepSeek V4 Flash on your own computer
 
-Usage: fastar-desktop [--model FILE] [--safe-graphics]
+Usage: fastar-desktop [--model FILE] [--safe-graphics] [FILE]
 
+  FILE              ask whether to use this .fst model from now on
   --model FILE      use this .fst model for this run
   --safe-graphics   draw without the graphics card, if the window stays blank
   --version         print the version
@@ -34,15 +67,26 @@ FASTAR_DATA_DIR chooses the folder for chats and settings.";
 /// Reads the arguments after the program's name.
 pub(crate) fn wish(arguments: impl IntoIterator<Item = OsString>) -> Wish {
     let mut model = None;
-    let mut safe_graphics = false;
+    let mut drawing = Drawing::Usual;
+    let mut file = None;
+    let mut only_files = false;
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
+        let is_option = |text: &str| text.starts_with('-') && text.len() > 1;
+        if only_files || !argument.to_str().is_some_and(is_option) {
+            if file.replace(PathBuf::from(argument)).is_some() {
+                return Wish::Wrong("Only one model file can be opened at a time.".into());
+            }
+            continue;
+        }
         match argument.to_str() {
+            Some("--") => only_files = true,
             Some("--model") => match arguments.next() {
                 Some(file) => model = Some(PathBuf::from(file)),
                 None => return Wish::Wrong("--model needs a file.".into()),
             },
-            Some("--safe-graphics") => safe_graphics = true,
+            Some("--safe-graphics") => drawing = Drawing::Safe,
+            Some(SAFE_INSTEAD) => drawing = Drawing::SafeInstead,
             Some("--version" | "-V") => {
                 return Wish::Print(format!("FaStar {}", env!("CARGO_PKG_VERSION")));
             }
@@ -61,8 +105,26 @@ pub(crate) fn wish(arguments: impl IntoIterator<Item = OsString>) -> Wish {
     }
     Wish::Window {
         model,
-        safe_graphics,
+        drawing,
+        file,
     }
+}
+
+/// Takes the place of this process, whose window did not come up. Returns only when that is not possible.
+pub(crate) fn again() -> ExitCode {
+    let sentence =
+        "The window stayed empty. FaStar starts again and draws it without the graphics card.";
+    eprintln!("{sentence}");
+    let mut program = std::env::current_exe().map(Command::new);
+    let started = program.as_mut().map(|program| {
+        program.arg(SAFE_INSTEAD).args(std::env::args_os().skip(1));
+        #[cfg(unix)]
+        return std::os::unix::process::CommandExt::exec(program);
+        #[cfg(not(unix))]
+        return program.spawn().err();
+    });
+    eprintln!("It could not be started again ({started:?}). Start it with --safe-graphics.");
+    ExitCode::FAILURE
 }
 
 /// What decides how WebKitGTK should draw.
@@ -84,6 +146,9 @@ pub(crate) fn graphics_variables(
     }
     if graphics.nvidia || graphics.safe {
         variables.push(("WEBKIT_DISABLE_DMABUF_RENDERER", "1"));
+    }
+    if graphics.safe {
+        variables.push(("WEBKIT_SKIA_ENABLE_CPU_RENDERING", "1"));
     }
     // The person's own setting stays, whatever it is.
     variables.retain(|(name, _)| !is_set(name));
@@ -122,17 +187,21 @@ mod tests {
 
     #[test]
     fn the_command_line_is_read_or_refused_with_a_sentence() {
-        let plain = Wish::Window {
-            model: None,
-            safe_graphics: false,
+        let window = |model: Option<&str>, drawing, file: Option<&str>| Wish::Window {
+            model: model.map(PathBuf::from),
+            drawing,
+            file: file.map(PathBuf::from),
         };
-        assert_eq!(wish_of(&[]), plain);
-        let model = Wish::Window {
-            model: Some("a b.fst".into()),
-            safe_graphics: true,
-        };
+        assert_eq!(wish_of(&[]), window(None, Drawing::Usual, None));
+        let model = window(Some("a b.fst"), Drawing::Safe, None);
         assert_eq!(wish_of(&["--model", "a b.fst", "--safe-graphics"]), model);
         assert_eq!(wish_of(&["--safe-graphics", "--model=a b.fst"]), model);
+        let file = |name| window(None, Drawing::Usual, Some(name));
+        assert_eq!(wish_of(&["a b.fst"]), file("a b.fst"));
+        assert_eq!(wish_of(&["--", "-x.fst"]), file("-x.fst"));
+        let again = window(None, Drawing::SafeInstead, Some("a"));
+        assert_eq!(wish_of(&["a", SAFE_INSTEAD]), again);
+        assert!(matches!(wish_of(&["a", "b"]), Wish::Wrong(text) if text.contains("one model")));
         assert_eq!(wish_of(&["--version"]), Wish::Print("FaStar 0.1.0".into()));
         assert!(matches!(wish_of(&["--help"]), Wish::Print(text) if text.contains("--model FILE")));
         assert!(
@@ -159,8 +228,10 @@ mod tests {
         assert_eq!(with(true, false, false, &[]), [dmabuf]);
         assert_eq!(with(true, true, false, &[]), [sync, dmabuf]);
         assert_eq!(with(true, true, false, &[dmabuf.0]), [sync]);
-        assert_eq!(with(false, false, true, &[]), [dmabuf]);
-        assert_eq!(with(false, false, true, &[dmabuf.0]), []);
+        let cpu = ("WEBKIT_SKIA_ENABLE_CPU_RENDERING", "1");
+        assert_eq!(with(false, false, true, &[]), [dmabuf, cpu]);
+        assert_eq!(with(false, false, true, &[dmabuf.0]), [cpu]);
+        assert_eq!(with(true, false, true, &[cpu.0]), [dmabuf]);
     }
 
     #[test]

@@ -3,24 +3,61 @@
 use std::time::{Duration, Instant};
 
 use tauri::webview::NewWindowResponse;
-use tauri::{AppHandle, WebviewUrl, WebviewWindowBuilder};
+use tauri::{AppHandle, Manager, WebviewUrl, WebviewWindowBuilder};
 use url::Url;
+
+use crate::geometry::{self, Kept};
+use crate::{offer, page};
 
 /// Makes the window `main`; the capability of the same name belongs to it.
 pub(crate) fn open(handle: &AppHandle) -> tauri::Result<()> {
-    let window = WebviewWindowBuilder::new(handle, "main", WebviewUrl::App("index.html".into()))
-        .title("FaStar")
-        .inner_size(1100.0, 760.0)
-        .min_inner_size(480.0, 400.0)
-        .on_navigation(is_ours)
-        .on_new_window(|_, _| NewWindowResponse::Deny)
-        .build()?;
+    let place = handle
+        .state::<Kept>()
+        .for_screens(&geometry::screens(handle));
+    let (width, height) = geometry::SMALLEST;
+    let mut window =
+        WebviewWindowBuilder::new(handle, "main", WebviewUrl::App("index.html".into()))
+            .title("FaStar")
+            .inner_size(place.width, place.height)
+            .min_inner_size(width, height)
+            .maximized(place.maximized)
+            .on_navigation(is_ours)
+            .on_new_window(|_, _| NewWindowResponse::Deny);
+    if let Some((x, y)) = place.place {
+        window = window.position(x, y);
+    }
+    let window = window.build()?;
     #[cfg(target_os = "linux")]
     {
         show_text_being_composed(&window)?;
         begin_again_after_a_crash(&window)?;
     }
     Ok(())
+}
+
+/// Shows the window, and what a file is about, whenever somebody starts FaStar again.
+#[cfg(unix)]
+pub(crate) fn hear_further_starts(handle: &AppHandle, folder: &std::path::Path) {
+    let asked = handle.clone();
+    let listening = crate::second::listen(folder, move |start| {
+        if let Some(window) = asked.get_webview_window("main") {
+            let to_the_front = window.clone();
+            let shown = window.run_on_main_thread(move || {
+                geometry::to_the_front(&to_the_front, &start.id);
+            });
+            if let Err(error) = shown {
+                tracing::debug!(%error, "the window has ended meanwhile");
+            }
+        }
+        if let Some(file) = start.file {
+            offer::ask(&asked, file);
+        }
+    });
+    match listening {
+        Ok(listening) => drop(handle.manage(listening)),
+        // A folder on a disk that knows no sockets: a second start is then refused with a sentence.
+        Err(error) => tracing::warn!(%error, "further starts cannot show the window"),
+    }
 }
 
 /// The page itself. A link in an answer would otherwise replace the whole app.
@@ -48,11 +85,15 @@ fn show_text_being_composed(window: &tauri::WebviewWindow) -> tauri::Result<()> 
 /// answers are written on meanwhile, and the page finds them again.
 #[cfg(target_os = "linux")]
 fn begin_again_after_a_crash(window: &tauri::WebviewWindow) -> tauri::Result<()> {
-    use webkit2gtk::WebViewExt;
-    window.with_webview(|view| {
+    use webkit2gtk::{WebProcessTerminationReason, WebViewExt};
+    let handle = window.app_handle().clone();
+    window.with_webview(move |view| {
         let reloads = std::cell::RefCell::new(Reloads::default());
         view.inner()
             .connect_web_process_terminated(move |view, reason| {
+                if reason == WebProcessTerminationReason::TerminatedByApi {
+                    return;
+                }
                 tracing::warn!(?reason, "the page's process has ended");
                 // Never borrowed twice: signals of one page come one after the other.
                 if reloads
@@ -61,7 +102,7 @@ fn begin_again_after_a_crash(window: &tauri::WebviewWindow) -> tauri::Result<()>
                 {
                     view.reload();
                 } else {
-                    eprintln!("The page ends again and again. Start FaStar again, with --safe-graphics if that does not help.");
+                    page::mend(&handle);
                 }
             });
     })

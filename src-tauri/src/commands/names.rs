@@ -1,6 +1,7 @@
 /// Names of all commands of the window.
 const COMMANDS: &[&str] = &[
     "app_info",
+    "page_shown",
     "model_state",
     "model_memory",
     "model_choose",

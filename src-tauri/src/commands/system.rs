@@ -14,6 +14,14 @@ pub(crate) fn app_info(app: State<'_, App>) -> Result<AppInfo> {
 }
 
 #[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn page_shown(app: State<'_, App>) -> Result<()> {
+    guard(|| {
+        app.page_shown();
+        Ok(())
+    })
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
 pub(crate) fn monitor(app: State<'_, App>) -> Result<Monitor> {
     guard(|| Ok(app.monitor()))
 }

@@ -14,7 +14,7 @@ const PATIENCE_MS = 30_000;
 
 export const keys = { enter: '\uE007', escape: '\uE00C', shift: '\uE008', control: '\uE009', f2: '\uE032' };
 
-function binary() {
+export function binary() {
   const path = process.env.FASTAR_DESKTOP_BIN;
   if (!path) throw new Error('FASTAR_DESKTOP_BIN must name the built desktop program.');
   return realpathSync(path);
@@ -41,7 +41,7 @@ export async function until(what, condition) {
 }
 
 /** Whether nothing of a process is left: it loses its program before it closes its files, and holds its locks until then. */
-function isGone(pid) {
+export function isGone(pid) {
   try {
     return readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].startsWith('Z');
   } catch {
@@ -274,10 +274,15 @@ class App {
     await this.endDriver();
   }
 
+  /** As the end of a session ends it. */
+  terminate() {
+    return this.kill('SIGTERM');
+  }
+
   /** As a crash or a power cut would end it. */
-  async kill() {
+  async kill(signal = 'SIGKILL') {
     const pids = this.pids();
-    this.signal('SIGKILL');
+    this.signal(signal);
     await until('the program is gone', () => pids.every(isGone));
     this.session = null;
     await this.endDriver();

@@ -153,6 +153,15 @@ pub(crate) fn take_lock(folder: &Path, taken: impl FnOnce(Option<u32>) -> Error)
 
 /// Writes a small file so that after a crash or power cut either the old or the new text is there, whole.
 pub(crate) fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
+    replace(path, text, true)
+}
+
+/// The same for what only has to outlive this process, without waiting for the disk.
+pub(crate) fn write_quickly(path: &Path, text: &[u8]) -> Result<()> {
+    replace(path, text, false)
+}
+
+fn replace(path: &Path, text: &[u8], synced: bool) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let temporary = path.with_extension("partial");
     let write = || -> std::io::Result<()> {
@@ -162,9 +171,14 @@ pub(crate) fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = fastar_files::make(&temporary, &mut options)?;
         file.write_all(text)?;
-        file.sync_all()?;
+        if synced {
+            file.sync_all()?;
+        }
         std::fs::rename(&temporary, path)?;
-        File::open(folder)?.sync_all()
+        if synced {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
     };
     write().map_err(|error| {
         // Best effort: the error that matters is the first one.

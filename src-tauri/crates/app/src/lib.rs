@@ -24,6 +24,7 @@ mod models;
 mod monitor;
 mod preferences;
 mod prospect;
+mod sentinel;
 mod sessions;
 mod settings;
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub use chats::exchange::MAX_IMPORT_BYTES;
 pub use error::guard;
 pub use generation::Listener;
 pub use hardware::hardware;
+pub use library::FoundModel;
 pub use library::catalogue::{entries as catalogue, file_of};
 pub use links::MAX_LINK_BYTES;
 pub use logs::layer as log_layer;
@@ -57,6 +59,7 @@ use error::{Error, lock};
 use generation::Generation;
 use jobs::{Jobs, Order, Workshop};
 use models::Models;
+use sentinel::{Doing, Sentinel};
 use sessions::Sessions;
 use settings::{Given, Settings};
 
@@ -86,6 +89,8 @@ pub struct Options {
     pub models_folder: Option<PathBuf>,
     /// Does the work of jobs in the place of the real one; for tests.
     pub workshop: Option<Arc<dyn Workshop>>,
+    /// What the face has to tell the person at the start, in sentences.
+    pub notice: Option<String>,
 }
 
 impl Options {
@@ -115,8 +120,23 @@ impl Options {
             cache_bytes: None,
             models_folder: path("FASTAR_MODELS_DIR"),
             workshop: None,
+            notice: None,
         })
     }
+
+    /// The folder that the app will be opened in.
+    ///
+    /// # Errors
+    /// When there is no home folder.
+    pub fn folder(&self) -> Result<PathBuf> {
+        Ok(data::default_folder(self.data_folder.clone())?)
+    }
+}
+
+/// Whether the last window on a data folder ended before it had shown anything. Of a folder that is in use it says whether that window
+/// is still to come.
+pub fn ended_while_opening(folder: &Path) -> bool {
+    sentinel::ended_while_opening(folder)
 }
 
 /// What a folder with models holds, and what can be fetched, without the app.
@@ -168,6 +188,9 @@ struct Inner {
     workshop: Arc<dyn Workshop>,
     models_folder: Option<PathBuf>,
     chats: Arc<Chats>,
+    /// In the note until the page of the window is there.
+    opening: Mutex<Option<sentinel::Entry>>,
+    sentinel: Sentinel,
     data: DataFolder,
     /// Told when what the settings say of the local server has changed.
     server_changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -178,6 +201,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.generation.shut_down();
         self.jobs.shut_down();
+        self.sentinel.end();
     }
 }
 
@@ -191,7 +215,12 @@ impl App {
         let (settings, settings_notice) = Settings::open(data.path(), &clock::file_date(now))?;
         logs::begin(data.path(), settings.log_level());
         tracing::info!(version = env!("CARGO_PKG_VERSION"), face = ?options.face, "FaStar begins");
-        let (chats, chats_notice) = Chats::open(data.path(), now)?;
+        let (sentinel, before) = Sentinel::begin(data.path());
+        let opening = sentinel::has_window(options.face).then(|| sentinel.note(Doing::Opening));
+        let (chats, chats_notice) = {
+            let _entry = sentinel.note(Doing::Chats);
+            Chats::open(data.path(), now)?
+        };
         let absolute = |path: Option<PathBuf>| {
             path.map(|path| std::path::absolute(&path).map_err(Error::file(&path)))
                 .transpose()
@@ -214,6 +243,7 @@ impl App {
             (options.loader, options.told),
             how,
             Arc::clone(&settings),
+            sentinel.clone(),
             model,
         )?;
         let workshop = options.workshop.unwrap_or_else(|| {
@@ -230,19 +260,28 @@ impl App {
                 downloads::resume_at_start(&settings),
             )
         };
-        let jobs = Jobs::open(Arc::clone(&chats), Arc::clone(&workshop), limit, resume)?;
+        let jobs = Jobs::open(
+            Arc::clone(&chats),
+            Arc::clone(&workshop),
+            sentinel.clone(),
+            limit,
+            resume,
+        )?;
         let generation = Generation::start(
             Arc::clone(&chats),
             Arc::clone(&models),
             Sessions::open(data.path()),
+            sentinel.clone(),
             {
                 let (settings, temperature) = (Arc::clone(&settings), options.temperature);
                 Box::new(move || lock(&settings).sampling(temperature))
             },
         )?;
-        let notices: Vec<_> = [data_notice, chats_notice, settings_notice]
+        let title = |id: &str| chats.title(id);
+        let notices: Vec<_> = [data_notice, chats_notice, settings_notice, options.notice]
             .into_iter()
             .flatten()
+            .chain(before.sentences(title))
             .collect();
         let inner = Inner {
             generation,
@@ -255,6 +294,8 @@ impl App {
             workshop,
             models_folder,
             chats,
+            opening: Mutex::new(opening),
+            sentinel,
             data,
             server_changed: OnceLock::new(),
             notice: (!notices.is_empty()).then(|| notices.join(" ")),
@@ -277,6 +318,23 @@ impl App {
         }
     }
 
+    /// The data folder in use.
+    pub fn folder(&self) -> &Path {
+        self.0.data.path()
+    }
+
+    /// The page in the window is there: what a face with a window waits for. A browser beside it says nothing about the window.
+    pub fn page_shown(&self) {
+        if sentinel::has_window(self.1) {
+            drop(lock(&self.0.opening).take());
+        }
+    }
+
+    /// Whether the page in the window is still to come.
+    pub fn page_is_awaited(&self) -> bool {
+        lock(&self.0.opening).is_some()
+    }
+
     /// Where the model is on its way from file to answers.
     pub fn model_state(&self) -> ModelState {
         self.0.models.state()
@@ -290,6 +348,11 @@ impl App {
     /// Begins to load a model file that the person chose on this computer. It is remembered once it works.
     pub fn model_choose(&self, path: &Path) -> Result<ModelState> {
         Ok(self.0.models.choose(path)?)
+    }
+
+    /// A model file anywhere on this computer, as far as its beginning says; nothing of it is used.
+    pub fn model_file(&self, path: &Path) -> Result<FoundModel> {
+        Ok(library::look(path)?)
     }
 
     /// Begins to load the embedded demo.
@@ -675,6 +738,7 @@ impl App {
     pub fn shut_down(&self) {
         self.0.generation.shut_down();
         self.0.jobs.shut_down();
+        self.0.sentinel.end();
     }
 }
 

@@ -15,6 +15,7 @@ use fastar_kernels::threads;
 use crate::Told;
 use crate::error::{Error, Result, guard, lock};
 use crate::inference::{Loader, Model, Source};
+use crate::sentinel::{Doing, Sentinel};
 use crate::settings::Settings;
 use crate::settings::registry::{CONTEXT, EXACT, EXPERT_CACHE, READ_AHEAD, THREADS};
 
@@ -29,6 +30,7 @@ pub(crate) struct Models {
     /// How models are loaded, apart from what the settings say.
     options: Options,
     settings: Arc<Mutex<Settings>>,
+    sentinel: Sentinel,
     state: Mutex<State>,
     changed: Condvar,
     /// Held while a file is being read: two large models at once would not fit.
@@ -77,21 +79,22 @@ pub(crate) struct Wish {
 }
 
 impl Models {
-    /// Begins to load `given` (for this run only), else the remembered file, else the demo.
+    /// Begins to load `given` (for this run only), else the remembered file if it is not held back, else the demo.
     pub(crate) fn start(
         (loader, told): (Loader, Option<Told>),
         options: Options,
         settings: Arc<Mutex<Settings>>,
+        sentinel: Sentinel,
         given: Option<PathBuf>,
     ) -> Result<Arc<Self>> {
-        let source = given
-            .or_else(|| lock(&settings).model())
-            .map_or(Source::Demo, Source::File);
+        let remembered = || lock(&settings).model().filter(|path| !sentinel.holds(path));
+        let source = given.or_else(remembered).map_or(Source::Demo, Source::File);
         let models = Arc::new(Self {
             loader,
             told,
             options,
             settings,
+            sentinel,
             state: Mutex::new(State {
                 shown: ModelState::Loading {
                     name: name(&source),
@@ -386,8 +389,22 @@ impl Models {
             exact: with.exact,
             ..self.options.clone()
         };
+        let path = match source {
+            Source::Demo => None,
+            Source::File(path) => Some(path),
+        };
+        let entry = path.map(|path| {
+            self.sentinel.note(Doing::Loading {
+                name: name(source),
+                path: path.clone(),
+            })
+        });
         let model =
             guard(|| (self.loader)(source, &options).map_err(|error| Error::from(error).into()))?;
+        drop(entry);
+        if let Some(path) = path {
+            self.sentinel.trust(path);
+        }
         let memory = &model.facts().memory;
         if let Some(note) = &memory.note {
             tracing::warn!("{note}");

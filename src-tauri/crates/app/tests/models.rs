@@ -5,6 +5,7 @@ mod scripted;
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use fastar_api::{ErrorCode, MessageStatus, ModelState};
 use fastar_app::App;
@@ -115,6 +116,50 @@ fn a_remembered_file_that_broke_is_told_the_demo_steps_in_and_the_file_stays_rem
             .unwrap()
             .contains("/models/gone.fst")
     );
+}
+
+#[test]
+fn a_model_that_ended_the_process_while_it_was_loaded_is_not_loaded_by_itself_again() {
+    let (folder, script) = (tempfile::tempdir().unwrap(), Script::new());
+    let settings = folder.path().join("settings.json");
+    std::fs::write(settings, r#"{"model":"/models/good.fst"}"#).unwrap();
+    let note = folder.path().join("doing.json");
+    // What stands there while the file is being loaded is what a crash leaves behind.
+    let during = Arc::new(Mutex::new(String::new()));
+    let mut options = script.options(folder.path());
+    let (load, seen, place) = (
+        Arc::clone(&options.loader),
+        Arc::clone(&during),
+        note.clone(),
+    );
+    options.loader = Arc::new(move |source, options| {
+        *seen.lock().unwrap() = std::fs::read_to_string(&place).unwrap();
+        load(source, options)
+    });
+    let app = App::open(options).unwrap();
+    assert_eq!(ready_name(loaded(&app)), "good");
+    assert_eq!(app.app_info().notice, None);
+    drop(app);
+    assert!(!note.exists());
+
+    std::fs::write(&note, &*during.lock().unwrap()).unwrap();
+    let app = script.app(folder.path());
+    assert_eq!(ready_name(app.model_state()), "Demo model");
+    let notice = app.app_info().notice.unwrap();
+    assert!(
+        notice.starts_with("FaStar ended unexpectedly while loading good. good is not loaded by itself until that has worked again"),
+        "{notice}"
+    );
+    drop(app);
+    // Said once, and still so after a clean end; the person's word counts.
+    let app = script.app(folder.path());
+    assert_eq!(app.app_info().notice, None);
+    assert_eq!(ready_name(app.model_state()), "Demo model");
+    app.model_choose(Path::new("/models/good.fst")).unwrap();
+    assert_eq!(ready_name(loaded(&app)), "good");
+    drop(app);
+    let app = script.app(folder.path());
+    assert_eq!(ready_name(app.model_state()), "good");
 }
 
 #[test]

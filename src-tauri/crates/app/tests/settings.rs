@@ -171,6 +171,7 @@ fn paged(folder: &Path) -> App {
         cache_bytes: None,
         models_folder: None,
         workshop: None,
+        notice: None,
     };
     let app = App::open(options).unwrap();
     assert!(matches!(loaded(&app), ModelState::Ready { .. }));

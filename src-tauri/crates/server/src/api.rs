@@ -32,6 +32,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Names of all commands, as on every other face.
 pub const COMMANDS: &[&str] = &[
     "app_info",
+    "page_shown",
     "model_state",
     "model_memory",
     "model_choose",
@@ -301,6 +302,11 @@ fn no_such_command() -> ApiError {
 fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
     match name {
         "app_info" => no_arguments(body).and_then(|()| value(app.app_info())),
+        "page_shown" => {
+            no_arguments(body)?;
+            app.page_shown();
+            value(())
+        }
         "model_state" => no_arguments(body).and_then(|()| value(app.model_state())),
         "model_memory" => no_arguments(body).and_then(|()| value(app.model_memory())),
         "server_state" | "server_key" | "server_key_new" => Err(unsupported(

@@ -34,6 +34,8 @@ export type OnEvent = (event: GenerationEvent) => void;
 
 export interface Backend {
   appInfo(): Promise<AppInfo>;
+  /** The page has been drawn: the shell need not wait for it any more. */
+  pageShown(): Promise<void>;
   modelState(): Promise<ModelState>;
   /** What of the model is in memory now, and what was read so far; null while none is ready. */
   modelMemory(): Promise<ModelMemory | null>;

@@ -185,6 +185,7 @@ export function fake(name: string, holds: number[] = []): Backend {
     ),
     ...noted(fakeHelp(name), online),
     ...noted(fakeMonitor(monitorScenarios[name] ?? {}, inUse), online),
+    async pageShown() {},
     async appInfo() {
       online();
       return {

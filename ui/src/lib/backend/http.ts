@@ -234,6 +234,7 @@ export function http(options: HttpOptions): Backend {
 
   return {
     appInfo: () => call<AppInfo>('app_info'),
+    pageShown: async () => void (await call('page_shown')),
     modelState: () => call<ModelState>('model_state'),
     modelMemory: () => call<ModelMemory | null>('model_memory'),
     modelChoose: async () => void (await call('model_choose')),

@@ -17,6 +17,7 @@ describe('the desktop shell', () => {
       return command === 'chat_list' ? [] : null;
     });
     await tauri.appInfo();
+    await tauri.pageShown();
     await tauri.modelState();
     await tauri.modelChoose();
     await tauri.modelUseDemo();
@@ -69,6 +70,7 @@ describe('the desktop shell', () => {
     await tauri.diagnostics();
     expect(calls).toEqual([
       ['app_info', {}],
+      ['page_shown', {}],
       ['model_state', {}],
       ['model_choose', {}],
       ['model_use_demo', {}],

@@ -41,6 +41,7 @@ async function listen(name: string, args: Record<string, unknown>, onEvent: OnEv
 
 export const tauri: Backend = {
   appInfo: () => call<AppInfo>('app_info'),
+  pageShown: async () => void (await call('page_shown')),
   modelState: () => call<ModelState>('model_state'),
   modelMemory: () => call<ModelMemory | null>('model_memory'),
   modelChoose: async () => void (await call('model_choose')),

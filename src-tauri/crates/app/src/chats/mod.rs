@@ -127,6 +127,12 @@ impl Chats {
         })
     }
 
+    /// The title of a chat; none when there is no such chat.
+    pub(crate) fn title(&self, id: &str) -> Option<String> {
+        let found = self.read(|connection| find_chat(connection, id));
+        Some(found.ok()??.title)
+    }
+
     /// A chat with its messages, oldest first.
     pub(crate) fn chat(&self, id: &str) -> Result<Chat> {
         self.read(|connection| {

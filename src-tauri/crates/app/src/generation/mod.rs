@@ -27,6 +27,7 @@ use crate::clock;
 use crate::error::{Error, Result, guard, lock};
 use crate::inference::Timeline;
 use crate::models::Models;
+use crate::sentinel::{Doing, Sentinel};
 use crate::sessions::Sessions;
 
 /// The text of an answer is saved so often, ...
@@ -53,6 +54,7 @@ struct Shared {
     chats: Arc<Chats>,
     models: Arc<Models>,
     sessions: Sessions,
+    sentinel: Sentinel,
     /// How words are chosen, asked for anew with every answer.
     sampling: Box<dyn Fn() -> Sampling + Send + Sync>,
     work: Mutex<Work>,
@@ -126,12 +128,14 @@ impl Generation {
         chats: Arc<Chats>,
         models: Arc<Models>,
         sessions: Sessions,
+        sentinel: Sentinel,
         sampling: Box<dyn Fn() -> Sampling + Send + Sync>,
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
             chats,
             models,
             sessions,
+            sentinel,
             sampling,
             work: Mutex::default(),
             changed: Condvar::new(),
@@ -476,6 +480,9 @@ impl Shared {
                 }
             };
             self.changed.notify_all();
+            let _entry = self.sentinel.note(Doing::Answering {
+                chat: live.chat_id.clone(),
+            });
             match guard(|| self.write(&live, &mut recent)) {
                 Ok((status, stats)) => self.finish(&live, status, stats, None),
                 Err(error) => {

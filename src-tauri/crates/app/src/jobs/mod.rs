@@ -30,6 +30,7 @@ pub use work::{Ended, Leftover, Order, Report, Steering, Workshop};
 use crate::chats::Chats;
 use crate::error::{Error, Result, lock};
 use crate::library;
+use crate::sentinel::Sentinel;
 use entry::Entry;
 use rows::Rows;
 use worker::Inner;
@@ -69,6 +70,7 @@ impl Jobs {
     pub(crate) fn open(
         chats: Arc<Chats>,
         workshop: Arc<dyn Workshop>,
+        sentinel: Sentinel,
         limit: Option<u64>,
         resume: bool,
     ) -> Result<Self> {
@@ -78,7 +80,7 @@ impl Jobs {
             .all()?
             .into_iter()
             .filter(|saved| library::checked_name(&saved.order.file).is_ok());
-        let inner = Inner::new(rows, workshop, limit);
+        let inner = Inner::new(rows, workshop, sentinel, limit);
         let (mut jobs, mut gone) = (Vec::new(), Vec::new());
         for saved in saved {
             let mut entry = Entry::from(saved);

@@ -9,6 +9,7 @@ use super::entry::{Found, State};
 use super::rows::Rows;
 use super::{Ended, Order, Report, Steering, Workshop};
 use crate::error::{Error, Result, guard, lock};
+use crate::sentinel::{Doing, Sentinel};
 
 /// Rows that could not be written are tried again so often, even if nothing changes.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
@@ -16,6 +17,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(2);
 pub(super) struct Inner {
     rows: Rows,
     workshop: Arc<dyn Workshop>,
+    sentinel: Sentinel,
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
     /// Held while rows are written, so that an older one never lands on a newer one.
@@ -31,10 +33,16 @@ struct Task {
 }
 
 impl Inner {
-    pub(super) fn new(rows: Rows, workshop: Arc<dyn Workshop>, limit: Option<u64>) -> Self {
+    pub(super) fn new(
+        rows: Rows,
+        workshop: Arc<dyn Workshop>,
+        sentinel: Sentinel,
+        limit: Option<u64>,
+    ) -> Self {
         Self {
             rows,
             workshop,
+            sentinel,
             state: Mutex::new(State {
                 limit,
                 ..State::default()
@@ -99,6 +107,10 @@ impl Inner {
         }
         while let Some(task) = self.next(kind) {
             let _span = tracing::info_span!("job", ?kind, file = %task.order.file).entered();
+            let _entry = self.sentinel.note(Doing::Working {
+                kind,
+                title: task.order.title.clone(),
+            });
             let ended = guard(|| {
                 if task.has_begun && !task.order.folder.is_dir() {
                     return Err(Error::FolderGone {

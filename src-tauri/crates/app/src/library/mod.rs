@@ -56,6 +56,32 @@ pub(crate) fn checked_name(file: &str) -> Result<&str> {
     }
 }
 
+/// A model file anywhere on this computer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundModel {
+    /// The file's name.
+    pub name: String,
+    /// The folder it is in.
+    pub folder: String,
+    /// Its size in bytes, with the files that belong to it.
+    pub bytes: u64,
+}
+
+/// Looks at a model file anywhere, as far as its beginning says what it is.
+pub(crate) fn look(path: &Path) -> Result<FoundModel> {
+    let path = std::path::absolute(path).map_err(Error::file(path))?;
+    let container = fastar_fst::Container::open(&path)?;
+    let shown = |part: Option<&std::ffi::OsStr>| {
+        part.map(|part| part.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    };
+    Ok(FoundModel {
+        name: shown(path.file_name()),
+        folder: shown(path.parent().map(Path::as_os_str)),
+        bytes: container.file_bytes(),
+    })
+}
+
 /// What there is, by name. `used` are the files in use or remembered.
 pub(crate) fn list(folder: &Path, used: &[PathBuf], workshop: &dyn Workshop) -> Result<Library> {
     let mut files = Vec::new();

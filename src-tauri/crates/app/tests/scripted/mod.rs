@@ -106,6 +106,7 @@ impl Script {
             told: None,
             cache_bytes: None,
             workshop: None,
+            notice: None,
             loader: Arc::new(move |source, _| match source {
                 Source::Demo => Ok(script.model("demo")),
                 Source::File(path) => {
