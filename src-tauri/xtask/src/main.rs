@@ -3,6 +3,8 @@
 
 mod built;
 mod dependencies;
+mod icons;
+mod package;
 mod place;
 mod run;
 mod steps;
@@ -22,6 +24,8 @@ Commands:
   cargo xtask test --only G  Only one group: format, dependencies, ui, rust, browser or window
   cargo xtask bench ...      Build, and measure this computer: `fastar bench` with the bars of the project, and its options; for the
                              pager with layers of all experts: --only pager --shape flash3L256E (12 GB)
+  cargo xtask package        Install what is missing, build, and make the .deb and the .rpm
+  cargo xtask icons          Draw icons/icon.svg anew in every size
   cargo xtask types          Write ui/src/lib/api/types.ts anew from the Rust contract
   cargo xtask setup          Install everything the other commands need, and stop there
   cargo xtask help           Show this text";
@@ -30,6 +34,8 @@ enum Command {
     Run,
     Test(Option<test::Group>),
     Bench(Vec<String>),
+    Package,
+    Icons,
     Types,
     Setup,
     Help,
@@ -59,6 +65,8 @@ fn perform(command: Command, place: &Place) -> Result<(), Problem> {
         Command::Run => run::run(place),
         Command::Test(only) => test::test(place, only),
         Command::Bench(arguments) => run::bench(place, &arguments),
+        Command::Package => package::package(place),
+        Command::Icons => icons::icons(place),
         Command::Types => types(place),
         Command::Setup => setup(place),
         Command::Help => {
@@ -79,6 +87,8 @@ fn parse(arguments: &[String]) -> Result<Command, String> {
             .ok_or_else(|| format!("There is no group of tests named {group:?}.")),
         // What it understands is the program's business.
         ["bench", ..] => Ok(Command::Bench(arguments[1..].to_vec())),
+        ["package"] => Ok(Command::Package),
+        ["icons"] => Ok(Command::Icons),
         ["types"] => Ok(Command::Types),
         ["setup"] => Ok(Command::Setup),
         [] | ["help" | "--help" | "-h"] => Ok(Command::Help),

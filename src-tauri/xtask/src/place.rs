@@ -49,6 +49,11 @@ impl Place {
             .join(format!("{program}{}", std::env::consts::EXE_SUFFIX))
     }
 
+    /// The build folder.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
     /// Where tools for the tests are installed.
     pub fn tools(&self) -> PathBuf {
         self.target.join("tools")

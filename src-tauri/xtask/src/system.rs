@@ -14,13 +14,15 @@ pub const WINDOW_BUILD: &[Package] = &[
 ];
 /// Needed to build everything but the window.
 pub const PLAIN_BUILD: &[Package] = &[Package::new("build-essential", Sign::Program("cc"))];
-/// Needed to drive the window in tests, and to see all letters in it.
+/// Needed to drive the window in tests, to install its packages in a folder, and to see all letters in it.
 pub const WINDOW_TESTS: &[Package] = &[
     Package::new("webkit2gtk-driver", Sign::Program("WebKitWebDriver")),
     Package::new("xvfb", Sign::Program("xvfb-run")),
     Package::new("xauth", Sign::Program("xauth")),
     Package::new("xdotool", Sign::Program("xdotool")),
     Package::new("imagemagick", Sign::Program("import")),
+    Package::new("rpm", Sign::Program("rpm")),
+    Package::new("weston", Sign::Program("weston")),
     Package::new("fonts-noto-cjk", Sign::None),
     Package::new("fonts-noto-color-emoji", Sign::None),
 ];
@@ -133,14 +135,18 @@ fn not_installed<'a>(listing: &str, names: &[&'a str]) -> Vec<&'a str> {
         .collect()
 }
 
-/// Words to put before a command that needs root: none for root, sudo after a person said yes.
-fn rights(missing: &[&str]) -> Result<&'static [&'static str], Problem> {
-    let id = Command::new("id")
+/// Whether this person may do everything.
+pub fn is_root() -> bool {
+    Command::new("id")
         .arg("-u")
         .stdin(Stdio::null())
         .output()
-        .map_err(|e| Problem::new(format!("id could not be started: {e}.")))?;
-    if id.stdout.trim_ascii() == b"0" {
+        .is_ok_and(|id| id.stdout.trim_ascii() == b"0")
+}
+
+/// Words to put before a command that needs root: none for root, sudo after a person said yes.
+fn rights(missing: &[&str]) -> Result<&'static [&'static str], Problem> {
+    if is_root() {
         return Ok(&[]);
     }
     let by_hand = || {

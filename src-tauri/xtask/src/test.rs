@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::place::Place;
 use crate::steps::{Problem, Steps, execute};
-use crate::{dependencies, system, ui};
+use crate::{dependencies, package, system, ui};
 
 /// A part of the tests that can be run alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,18 +148,29 @@ fn run_group(place: &Place, steps: &mut Steps, group: Group, tools: &Tools) -> R
             npm.envs(tools.browser.as_ref().map(|path| ("CHROMIUM", path)));
             execute(&mut npm)
         }),
-        Group::Window => steps.run("Window tests", || {
-            let mut window = Command::new("xvfb-run");
-            window
-                .args(["-a", "-s", "-screen 0 1280x800x24 -nolisten tcp"])
-                .args(["npm", "run", "e2e:window"])
-                .current_dir(place.ui())
-                .stdin(Stdio::null())
-                .env("FASTAR_DESKTOP_BIN", place.built("debug", "fastar-desktop"))
-                .envs(tools.driver.as_ref().map(|path| ("TAURI_DRIVER", path)));
-            execute(&mut window)
-        }),
+        Group::Window => window(place, steps, tools),
     }
+}
+
+/// Drives the window as people get it: built without debugging, packed, and installed in a folder.
+fn window(place: &Place, steps: &mut Steps, tools: &Tools) -> Result<(), Problem> {
+    steps.run("App build", || package::build(place, package::QUICK))?;
+    let packages = steps.run("Packages", || package::bundle(place, package::QUICK))?;
+    let installed = steps.run("Packages installed", || {
+        package::Installed::install(place, &packages)
+    })?;
+    steps.run("Window tests", || {
+        let mut window = Command::new("xvfb-run");
+        window
+            .args(["-a", "-s", "-screen 0 1280x800x24 -nolisten tcp"])
+            .args(["npm", "run", "e2e:window"])
+            .current_dir(place.ui())
+            .stdin(Stdio::null())
+            .env("FASTAR_DESKTOP_BIN", installed.window())
+            .envs(tools.driver.as_ref().map(|path| ("TAURI_DRIVER", path)));
+        execute(&mut window)
+    })?;
+    steps.run("Packages removed", || installed.remove())
 }
 
 /// Builds or tests the workspace with the linter as compiler, warnings denied: one set of artefacts for lints, tests and the programs

@@ -183,48 +183,96 @@ test('a hostile answer cannot lead out of the app', async (t) => {
 
 test('the content security policy and trusted types are in force', async (t) => {
   const app = await start(t, dataFolder(t));
-  const threw = async (script) => {
-    const result = await app.runAsync(script);
-    assert.ok(result.threw, `${script} went through: ${JSON.stringify(result.value)}`);
-    return result.threw;
-  };
-  await threw(`return new Function('return 1')()`);
-  await threw(`return (0, eval)('1')`);
-  await threw(`return await (await fetch('https://example.org/')).text()`);
-  await threw(`return await (await fetch('http://127.0.0.1:9/')).text()`);
-  await threw(`document.body.innerHTML = '<b>x</b>'`);
-  await threw(`return trustedTypes.createPolicy('another', { createHTML: (x) => x }).createHTML('<b>x</b>')`);
-  await threw(
+  // What must throw, each in its own way of running or fetching something.
+  for (const script of [
+    `return new Function('return 1')()`,
+    `return (0, eval)('1')`,
+    `return await import('data:text/javascript,export default 1')`,
+    `return await import('https://example.org/a.js')`,
+    `return new Worker(URL.createObjectURL(new Blob(['1'])))`,
+    `return await (await fetch('https://example.org/')).text()`,
+    `return await (await fetch('http://127.0.0.1:9/')).text()`,
+    `await new Promise((resolve, reject) => {
+       const request = new XMLHttpRequest();
+       request.onload = resolve;
+       request.onerror = reject;
+       request.open('GET', 'http://127.0.0.1:9/');
+       request.send();
+     })`,
+    `await new Promise((resolve, reject) => {
+       const socket = new WebSocket('ws://127.0.0.1:9/');
+       socket.onopen = resolve;
+       socket.onerror = reject;
+     })`,
+    `await new Promise((resolve, reject) => {
+       const events = new EventSource('http://127.0.0.1:9/');
+       events.onopen = resolve;
+       events.onerror = reject;
+     })`,
+    `document.body.innerHTML = '<b>x</b>'`,
+    `document.body.insertAdjacentHTML('beforeend', '<b>x</b>')`,
+    `document.write('<b>x</b>')`,
+    `document.createElement('script').src = 'https://example.org/a.js'`,
+    `document.createElement('iframe').srcdoc = '<b>x</b>'`,
+    `document.body.setAttribute('onclick', 'owned = 1')`,
+    `return new DOMParser().parseFromString('<b>x</b>', 'text/html')`,
+    `return trustedTypes.createPolicy('another', { createHTML: (x) => x }).createHTML('<b>x</b>')`,
     `return trustedTypes.createPolicy('svelte-trusted-html', { createHTML: (x) => x }).createHTML('<b>x</b>')`,
-  );
-  await threw(`return new Worker(URL.createObjectURL(new Blob(['1'])))`);
+    `(function () { 'use strict'; Object.prototype.owned = 1; })()`,
+  ]) {
+    const { threw, value } = await app.runAsync(script);
+    assert.ok(threw, `${script} went through: ${JSON.stringify(value)}`);
+  }
 
+  // What fails without a word: looked at by what it would have done.
   const { value } = await app.runAsync(`
-    const seen = [];
-    document.addEventListener('securitypolicyviolation', (event) => seen.push(event.effectiveDirective));
-    window.inlineRan = false;
-    const script = document.createElement('script');
-    try { script.textContent = 'window.inlineRan = true'; document.body.append(script); } catch {}
-    const image = new Image();
-    const loaded = await new Promise((resolve) => {
-      image.onload = () => resolve(true);
-      image.onerror = () => resolve(false);
-      image.src = 'https://example.org/pixel.png';
+    const seen = new Set();
+    document.addEventListener('securitypolicyviolation', (event) => seen.add(event.effectiveDirective));
+    const add = (name, attributes) => {
+      const element = document.createElement(name);
+      for (const [key, to] of Object.entries(attributes)) {
+        try { element.setAttribute(key, to); } catch {}
+      }
+      document.body.append(element);
+      return element;
+    };
+    const loads = (element) => new Promise((resolve) => {
+      element.onload = () => resolve(true);
+      element.onerror = () => resolve(false);
+      setTimeout(() => resolve(false), 3000);
     });
-    const frame = document.createElement('iframe');
-    frame.src = 'https://example.org/';
-    document.body.append(frame);
-    const box = document.createElement('p');
-    box.setAttribute('style', 'position: fixed');
-    document.body.append(box);
+    window.ran = [];
+    const script = document.createElement('script');
+    try { script.textContent = 'window.ran.push("inline")'; document.body.append(script); } catch {}
+    add('img', { src: 'x', onerror: 'window.ran.push("onerror")' });
+    add('a', { href: 'javascript:window.ran.push("link")' }).click();
+    const loaded = {
+      image: await loads(add('img', { src: 'https://example.org/pixel.png' })),
+      style: await loads(add('link', { rel: 'stylesheet', href: 'https://example.org/a.css' })),
+    };
+    add('iframe', { src: 'https://example.org/' });
+    add('object', { data: 'https://example.org/' });
+    add('base', { href: 'https://example.org/' });
+    const form = add('form', { action: 'https://example.org/', method: 'post' });
+    form.submit();
+    const box = add('p', { style: 'position: fixed' });
+    const sheet = document.createElement('style');
+    sheet.textContent = '.sheet { position: fixed }';
+    document.body.append(sheet);
+    const other = add('p', { class: 'sheet' });
+    const own = add('p', {});
+    own.style.position = 'fixed';
+    const position = [box, other, own].map((element) => getComputedStyle(element).position);
     await new Promise((resolve) => setTimeout(resolve, 300));
-    const position = getComputedStyle(box).position;
-    frame.remove(); box.remove(); script.remove();
-    return { ran: window.inlineRan, loaded, position, seen: [...new Set(seen)] };`);
-  assert.equal(value.ran, false);
-  assert.equal(value.loaded, false);
-  assert.equal(value.position, 'static');
-  assert.ok(value.seen.includes('img-src') && value.seen.includes('frame-src'), value.seen.join());
+    return { ran: window.ran, loaded, position, base: document.baseURI, seen: [...seen].sort() };`);
+  assert.deepEqual(value.ran, []);
+  assert.deepEqual(value.loaded, { image: false, style: false });
+  // Styles that the page itself sets through the object model work; those in a text do not.
+  assert.deepEqual(value.position, ['static', 'static', 'fixed']);
+  assert.match(value.base, /^tauri:\/\/localhost($|\/)/);
+  for (const directive of ['base-uri', 'form-action', 'frame-src', 'img-src', 'style-src-attr']) {
+    assert.ok(value.seen.includes(directive), `${directive} in ${value.seen}`);
+  }
 });
 
 test('the page may use its own commands and nothing else', async (t) => {
