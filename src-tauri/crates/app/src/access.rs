@@ -1,7 +1,8 @@
 //! The key of the local server: who has it is the person themselves, and no other account of this computer.
 //!
 //! A port on 127.0.0.1 is open to every program of every account. The key is in a file that only its owner can read, and stays the same, so
-//! that a page and its bookmarks work after the next start. Not here: who asks for it (the server), and how a page comes by it (its address).
+//! that programs that were given it work after the next start; a page keeps it for its tab. Not here: who asks for it (the server), and how a
+//! page comes by it (its address).
 
 use std::fs::File;
 use std::io::Read;

@@ -61,23 +61,36 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn where_it_runs_already_is_said_and_a_second_one_ends() {
+fn nobody_is_sent_to_whoever_answers_on_a_port_that_is_taken() {
+    // FaStar, and another account's program that answers as FaStar does to who has no key.
     let first = serve(&["serve", "--port", "0"]);
-    let port = first.address.split(':').nth(1).unwrap();
-    // It answers once it has its model's name; until then it is found out all the same.
-    assert!(get(&first, "/health").contains("ok"));
-    let error = common::refused(&["serve", "--port", port]);
-    assert!(
-        error.starts_with(&format!(
-            "FaStar runs there already: open http://{}/.",
-            first.address
-        )),
-        "{error}"
-    );
-    assert!(
-        error.contains("--port") && error.contains("FASTAR_DATA_DIR"),
-        "{error}"
-    );
+    let liar = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = liar.local_addr().unwrap();
+    let refusal = r#"{"code":"no_access","message":"m","hint":null,"details":null}"#;
+    std::thread::spawn(move || {
+        for stream in liar.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = write!(
+                stream,
+                "HTTP/1.1 401 Unauthorized\r\nContent-Length: {}\r\n\r\n{refusal}",
+                refusal.len()
+            );
+        }
+    });
+    for address in [first.address.clone(), address.to_string()] {
+        let port = address.split(':').nth(1).unwrap();
+        let error = common::refused(&["serve", "--port", port]);
+        assert!(
+            error.starts_with(&format!(
+                "Port {port} is in use. If FaStar runs there already, use the whole address that it printed"
+            )),
+            "{error}"
+        );
+        assert!(
+            !error.contains("http") && error.contains("--port"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

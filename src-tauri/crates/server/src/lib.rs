@@ -6,7 +6,6 @@
 mod api;
 mod gate;
 mod host;
-mod neighbour;
 mod ui;
 
 use std::future::Future;
@@ -29,19 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Errors of the server.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Another program listens there.
+    /// Another program listens there, or FaStar itself. Whoever it is could say that it is FaStar, so nobody is sent there.
     #[error(
-        "Port {port} is in use by another program. Choose another one with --port, or --port 0 for any free one."
+        "Port {port} is in use. If FaStar runs there already, use the whole address that it printed when it started; if not, choose another port with --port, or --port 0 for any free one."
     )]
     PortTaken {
-        /// The port that was asked for.
-        port: u16,
-    },
-    /// FaStar itself listens there.
-    #[error(
-        "FaStar runs there already: open http://127.0.0.1:{port}/. To start another one, choose another port with --port, and another data folder with FASTAR_DATA_DIR."
-    )]
-    RunsAlready {
         /// The port that was asked for.
         port: u16,
     },
@@ -70,7 +61,6 @@ pub struct Bound {
 /// Takes a port on 127.0.0.1; 0 takes a free one.
 pub async fn bind(port: u16) -> Result<Bound, Error> {
     let error = |source: std::io::Error| match source.kind() {
-        ErrorKind::AddrInUse if neighbour::is_fastar(port) => Error::RunsAlready { port },
         ErrorKind::AddrInUse => Error::PortTaken { port },
         ErrorKind::PermissionDenied => Error::PortForbidden { port },
         _ => Error::Network { port, source },
