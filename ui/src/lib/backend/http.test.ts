@@ -314,4 +314,42 @@ describe('many answers at once', () => {
     expect(new Set(done).size).toBe(9);
     await expect.poll(() => server.open).toBe(0);
   });
+
+  it('are not asked for any more when another chat is looked at meanwhile', async () => {
+    const asked: AbortSignal[] = [];
+    const connection: boolean[] = [];
+    let sent = 0;
+    const backend = http({
+      key: () => null,
+      sleep: () => new Promise((resolve) => setTimeout(resolve, 5)),
+      openWindow: () => {},
+      saveFile: () => {},
+      pickFiles: async () => [],
+      stallMs: 60_000,
+      fetch: (input, init) => {
+        if (String(input) === '/api/generation_attach') {
+          const signal = init?.signal as AbortSignal;
+          asked.push(signal);
+          // Never answered.
+          return new Promise((_, reject) => {
+            signal.addEventListener('abort', () => reject(new DOMException('aborted', 'AbortError')));
+          });
+        }
+        const id = `answer-${(sent += 1)}`;
+        const of = { ...chat, id: `chat-${sent}` };
+        const row = { ...answer('', 'writing'), id, chat_id: of.id };
+        const started = { type: 'started', chat: of, user: null, after: null, answer: row };
+        // Dropped at once.
+        return Promise.resolve(new Response(`data: ${JSON.stringify(started)}\n\n`));
+      },
+    });
+    backend.onConnection?.((connected) => connection.push(connected));
+    backend.attend?.('chat-1');
+    await backend.messageSend(null, hello, () => {});
+    await expect.poll(() => asked.length).toBe(1);
+    await backend.messageSend(null, hello, () => {});
+    backend.attend?.('chat-2');
+    await expect.poll(() => asked[0]?.aborted).toBe(true);
+    expect(connection).not.toContain(false);
+  });
 });

@@ -100,7 +100,8 @@ export function http(options: HttpOptions): Backend {
         ...(signal ? { signal } : {}),
       });
     } catch {
-      setConnected(false);
+      // What the page itself no longer wants says nothing of the server.
+      if (!signal?.aborted) setConnected(false);
       throw new Unreachable();
     }
     setConnected(true);
@@ -199,8 +200,9 @@ export function http(options: HttpOptions): Backend {
         if (!waiting) wait = Math.min(wait * 1.6, LAST_RETRY_MS);
         try {
           const again = new AbortController();
-          const response = await post('generation_attach', { answer_id: id }, again.signal);
+          // Known before there is an answer: the person may go to another chat meanwhile.
           me.stream = again;
+          const response = await post('generation_attach', { answer_id: id }, again.signal);
           await drain(response, again, hear);
         } catch (error) {
           if (error instanceof Unreachable) continue;
