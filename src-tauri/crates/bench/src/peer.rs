@@ -98,7 +98,7 @@ fn problem(command: &str, problem: String) -> Error {
     }
 }
 
-/// What the command prints. Where that is an error, nothing of it runs any more that is still in its process group.
+/// What the command prints. Whether it ended well, badly or not at all: nothing of it runs any more that is still in its process group.
 fn printed(command: &str, stop: &AtomicBool, most: Duration) -> Result<String> {
     let mut shell = shell(command);
     shell.stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -112,7 +112,8 @@ fn printed(command: &str, stop: &AtomicBool, most: Duration) -> Result<String> {
     };
     let wanted = child.stdin.take();
     let printed = output(&mut child, command, stop, most);
-    if let Some(group) = running().take() {
+    let group = child.id();
+    if running().take_if(|running| *running == group).is_some() {
         kill(group);
     }
     // Where there are no groups, the shell at least ends.
@@ -186,12 +187,12 @@ fn output(child: &mut Child, command: &str, stop: &AtomicBool, most: Duration) -
     }
     let status = loop {
         let mut running = running();
-        let ended = child
-            .try_wait()
-            .map_err(|e| problem(command, format!("could not be waited for: {e}")))?;
-        if let Some(status) = ended {
-            *running = None;
-            break status;
+        let failed = |e: std::io::Error| problem(command, format!("could not be waited for: {e}"));
+        if has_ended(child).map_err(failed)? {
+            // Before it is waited for: until then the group's number is its own. What it has left would run beside whatever comes next.
+            kill(child.id());
+            running.take_if(|group| *group == child.id());
+            break child.wait().map_err(failed)?;
         }
         drop(running);
         go_on()?;
@@ -201,6 +202,22 @@ fn output(child: &mut Child, command: &str, stop: &AtomicBool, most: Duration) -
         return Err(problem(command, format!("failed ({status})")));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether the command has ended. It is not waited for.
+#[cfg(unix)]
+fn has_ended(child: &mut Child) -> std::io::Result<bool> {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let Some(id) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    Ok(waitid(WaitId::Pid(id), options)?.is_some())
+}
+
+#[cfg(not(unix))]
+fn has_ended(child: &mut Child) -> std::io::Result<bool> {
+    Ok(child.try_wait()?.is_some())
 }
 
 /// The speeds in what a peer prints: those of prompts and answers from an empty context.
@@ -424,10 +441,16 @@ mod tests {
         assert!(sentence.contains("was stopped"), "{sentence}");
         ends(&pid());
 
-        // One that ends well leaves nothing behind either.
-        let quiet = child.replace("100000", "100000 >&2");
-        printed(&quiet, &never, hour).unwrap();
-        ends(&pid());
+        // One that ends by itself leaves nothing behind either, well or not, and also where nobody of its group waits for the end any more.
+        let quiet = child.replace("100000", "100000 >/dev/null 2>&1");
+        for (end, is_well) in [("exit 0", true), ("exit 3", false)] {
+            for before in ["true", "kill -KILL $!"] {
+                let left = format!("{before}; {quiet}; {end}");
+                let ended = printed(&left, &never, hour);
+                assert_eq!(ended.is_ok(), is_well, "{left}: {ended:?}");
+                ends(&pid());
+            }
+        }
 
         std::fs::remove_file(&file).unwrap();
         let stop = AtomicBool::new(false);
