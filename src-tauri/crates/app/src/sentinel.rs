@@ -217,6 +217,11 @@ impl Before {
                             format!("repairing {title}"),
                             "Repair it again under Models.".to_owned(),
                         ),
+                        JobKind::Move => (
+                            format!("moving {title}"),
+                            "One whole model is there at any moment: move it again under Models."
+                                .to_owned(),
+                        ),
                     },
                 };
                 Some(format!("FaStar ended unexpectedly while {what}. {way_out}"))
