@@ -69,7 +69,7 @@ fn without_value<'a>(after: &'a str, header: bool, out: &mut String) -> &'a str 
     if !assignment.starts_with([':', '=']) || assignment.starts_with("://") {
         return after;
     }
-    let value = assignment.trim_start_matches([':', '=', '>', ' ', '\\', '(']);
+    let value = assignment.trim_start_matches([':', '=', '>', ' ', '\\', '(', '[']);
     let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
     let value = &value[quote.map_or(0, char::len_utf8)..];
     let between = &after[..after.len() - value.len()];
@@ -87,12 +87,27 @@ fn without_value<'a>(after: &'a str, header: bool, out: &mut String) -> &'a str 
         None => value.find(|c: char| c.is_whitespace() || c == ','),
     };
     let end = end.unwrap_or(value.len());
-    // What opens a list or an object is no value: names in it have their own.
-    if end > 0 && !value.starts_with(['{', '[']) {
+    // An object is no value: names in it have their own.
+    if end > 0 && !(quote.is_none() && is_object(value)) {
         out.push_str(STARS);
         return &value[end..];
     }
     value
+}
+
+/// Whether an object begins here: `{"name": `, or `{ name: ` as programs print what they hold.
+fn is_object(value: &str) -> bool {
+    let Some(inside) = value.strip_prefix('{') else {
+        return false;
+    };
+    let inside = inside.trim_start_matches([' ', '\\']);
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    match inside.chars().next().filter(|c| matches!(c, '"' | '\'')) {
+        Some(quote) => inside[quote.len_utf8()..]
+            .split_once(quote)
+            .is_some_and(|(_, after)| after.trim_start().starts_with(':')),
+        None => inside.trim_start_matches(is_name).starts_with(": "),
+    }
 }
 
 /// Where a quoted value ends. Inside of a text that is quoted itself, every quote has a backslash before it.
@@ -199,7 +214,25 @@ mod tests {
                 r#"{"authorization": "Bearer ***", "n": 1}"#,
             ),
             ("sent Bearer abc/def= to it", "sent Bearer *** to it"),
-            ("tokens: {\"key\": [\"a\"]}", "tokens: {\"key\": [\"a\"]}"),
+            ("tokens: {\"key\": [\"a\"]}", "tokens: {\"key\": [\"***\"]}"),
+            ("password=[abc next", "password=[*** next"),
+            ("token={x", "token=***"),
+            ("token={x} n=1", "token=*** n=1"),
+            ("pass=[[{x, n=1", "pass=[[***, n=1"),
+            ("secret={\"x", "secret=***"),
+            ("password=\"{x y\" n=1", "password=\"***\" n=1"),
+            (
+                "auth: {\"user\": \"me\", \"token\":\"a b\"}",
+                "auth: {\"user\": \"me\", \"token\":\"***\"}",
+            ),
+            (
+                "Auth { user: me, key: Key { token: abc } }",
+                "Auth { user: me, key: *** { token: *** } }",
+            ),
+            (
+                "auth: { user: me, token: abc }",
+                "auth: { user: me, token: *** }",
+            ),
             ("the key: https://example.org/x y", "the key: *** y"),
             ("secret://example.org/x", "secret://example.org/x"),
             ("password=", "password="),
