@@ -143,12 +143,35 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(sqlite_code(error), ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB)
 }
 
-/// There may be no room on the disk, for the file itself or for what is beside it.
-pub(crate) fn is_no_room(error: &rusqlite::Error) -> bool {
+/// There is no room on the disk of `folder`, for the database itself or for what is beside it. The database cannot tell what it had no room
+/// to make from what a fault of the disk did not let it make, so the disk is asked.
+pub(crate) fn is_no_room(error: &rusqlite::Error, folder: &Path) -> bool {
+    match sqlite_code(error) {
+        ffi::SQLITE_FULL => true,
+        ffi::SQLITE_IOERR | ffi::SQLITE_CANTOPEN => is_full(folder),
+        _ => false,
+    }
+}
+
+/// Something could not be made or read, perhaps only the index beside the database. Opening it without one tells.
+pub(crate) fn is_without_index(error: &rusqlite::Error) -> bool {
     matches!(
         sqlite_code(error),
         ffi::SQLITE_FULL | ffi::SQLITE_IOERR | ffi::SQLITE_CANTOPEN
     )
+}
+
+/// Whether not even what a database needs beside it can be written.
+fn is_full(folder: &Path) -> bool {
+    use std::io::Write as _;
+    let written =
+        tempfile::tempfile_in(folder).and_then(|mut file| file.write_all(&[0; 128 << 10]));
+    written.is_err_and(|error| {
+        matches!(
+            error.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+        )
+    })
 }
 
 fn sqlite_sentence(file: &Path, error: &rusqlite::Error) -> String {
@@ -400,6 +423,25 @@ mod tests {
         assert_eq!(error.code, ErrorCode::Internal);
         assert!(error.message.contains("error.rs:"), "{}", error.message);
         assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+
+    #[test]
+    fn a_fault_of_the_disk_is_no_lack_of_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_no_room = |code| {
+            let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            super::is_no_room(&error, folder.path())
+        };
+        assert!(is_no_room(ffi::SQLITE_FULL));
+        for code in [
+            ffi::SQLITE_IOERR_WRITE,
+            ffi::SQLITE_IOERR_READ,
+            ffi::SQLITE_IOERR_FSYNC,
+            ffi::SQLITE_CANTOPEN,
+            ffi::SQLITE_READONLY,
+        ] {
+            assert!(!is_no_room(code), "{code}");
+        }
     }
 
     #[test]

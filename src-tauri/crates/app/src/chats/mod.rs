@@ -83,7 +83,7 @@ impl Chats {
         });
         match tidied {
             // On a full disk the next start does it; the chats can be read.
-            Err(Error::Database { source, .. }) if is_no_room(&source) => {
+            Err(Error::Database { source, .. }) if is_no_room(&source, folder) => {
                 tracing::warn!(error = %source, "the chats were not tidied");
             }
             tidied => drop(tidied?),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::data::set_aside;
-use crate::error::{Error, Result, is_damage, is_no_room, is_other_shape};
+use crate::error::{Error, Result, is_damage, is_other_shape, is_without_index};
 
 /// One step: its number is its place in the list, counted from 1.
 pub(super) type Step = &'static str;
@@ -159,7 +159,7 @@ fn with_ending(file: &Path, ending: &str) -> PathBuf {
 fn open_checked(file: &Path, steps: &[Step], date: &str) -> Result<Connection> {
     let on_error = Error::database(file);
     let mut connection = match connect(file, "NORMAL") {
-        Err(error) if is_no_room(&error) => {
+        Err(error) if is_without_index(&error) => {
             tracing::warn!(%error, "the chats are opened without a shared index");
             connect(file, "EXCLUSIVE")
         }
