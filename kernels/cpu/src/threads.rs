@@ -5,7 +5,7 @@
 use std::fmt;
 use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 /// That the system starts no more threads: a sentence with what to do.
 #[derive(Debug)]
@@ -70,6 +70,22 @@ pub fn start_with<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Refused> {
     thread.spawn(work).map_err(|source| Refused {
+        can: running(),
+        needs: None,
+        source,
+    })
+}
+
+/// Starts a thread that ends before the scope does.
+///
+/// # Errors
+/// When the system does not start one.
+pub fn start_scoped<'scope, T: Send + 'scope>(
+    thread: Builder,
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, Refused> {
+    thread.spawn_scoped(scope, work).map_err(|source| Refused {
         can: running(),
         needs: None,
         source,
@@ -157,6 +173,11 @@ mod tests {
     fn a_thread_that_cannot_be_is_an_error_with_what_to_do() {
         assert_eq!(start("one", || 7).unwrap().join().unwrap(), 7);
         is_told(&start_with(impossible(), || ()).unwrap_err());
+        std::thread::scope(|scope| {
+            let started = start_scoped(Builder::new(), scope, || 7).unwrap();
+            assert_eq!(started.join().unwrap(), 7);
+            is_told(&start_scoped(impossible(), scope, || ()).unwrap_err());
+        });
     }
 
     #[test]

@@ -7,11 +7,13 @@ use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::thread::Builder;
 use std::time::Duration;
 
 use fastar_api::JobPhase;
 use fastar_fst::{Checkpoint, Conversion, Start};
 use fastar_hub::{Event, Hub, Options, Phase, Progress, RemoteFile, Slot};
+use fastar_kernels::threads;
 
 use super::unfinished::{Record, Unfinished};
 use super::{Result, Tell, at, remote, set, waiting};
@@ -72,7 +74,7 @@ pub(super) fn download(
 
 fn resolve(hub: &Hub, order: &Order, steering: &Steering, tell: Tell<'_>) -> Result<Record> {
     let snapshot = waiting::told(steering, tell, || {
-        hub.snapshot(&order.repository, &order.revision, steering.transfer())
+        Ok(hub.snapshot(&order.repository, &order.revision, steering.transfer())?)
     })?;
     remote::check_kind(&snapshot)?;
     Ok(Record::new(order, snapshot))
@@ -283,13 +285,14 @@ impl Work<'_> {
         let state = Converting::default();
         let (sender, arrived) = channel();
         let (fetched, converted) = std::thread::scope(|scope| {
-            let converter = scope.spawn(|| {
+            let convert = || {
                 let converted = self.put_in(conversion, arrived, &state);
                 if converted.is_err() {
                     steering.transfer().cancel();
                 }
                 converted
-            });
+            };
+            let converter = threads::start_scoped(Builder::new(), scope, convert)?;
             let fetched =
                 hub.fetch_set(&missing, &folder, &options, steering.transfer(), |event| {
                     match event {
@@ -318,13 +321,12 @@ impl Work<'_> {
                 }
                 std::thread::sleep(LOOK_EVERY);
             }
-            (
+            let converted = converter.join();
+            Ok::<_, Error>((
                 fetched,
-                converter
-                    .join()
-                    .unwrap_or_else(|panic| resume_unwind(panic)),
-            )
-        });
+                converted.unwrap_or_else(|panic| resume_unwind(panic)),
+            ))
+        })?;
         // What went wrong first: the transfer was cancelled because the conversion failed, or the other way round.
         match converted {
             Err(Error::Container(fastar_fst::Error::Cancelled)) | Ok(()) => {}

@@ -1,11 +1,13 @@
 //! Questions to the hub that may have to wait: the person hears why and how long.
 
 use std::panic::resume_unwind;
+use std::thread::Builder;
 use std::time::Duration;
 
 use fastar_api::JobPhase;
+use fastar_kernels::threads;
 
-use super::Tell;
+use super::{Result, Tell};
 use crate::jobs::{Report, Steering};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -14,10 +16,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub(super) fn told<T: Send>(
     steering: &Steering,
     tell: Tell<'_>,
-    ask: impl FnOnce() -> T + Send,
-) -> T {
+    ask: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
+    told_from(Builder::new(), steering, tell, ask)
+}
+
+fn told_from<T: Send>(
+    thread: Builder,
+    steering: &Steering,
+    tell: Tell<'_>,
+    ask: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
     std::thread::scope(|scope| {
-        let asking = scope.spawn(ask);
+        let asking = threads::start_scoped(thread, scope, ask)?;
         let mut since_last = LOOK_EVERY;
         while !asking.is_finished() {
             if since_last >= LOOK_EVERY {
@@ -44,5 +55,22 @@ fn phase(steering: &Steering) -> JobPhase {
             reason,
         },
         None => JobPhase::Resolving,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn a_thread_that_cannot_be_is_an_error_and_no_panic() {
+        let steering = Steering::default();
+        assert_eq!(told(&steering, &mut |_| {}, || Ok(7)).unwrap(), 7);
+        // No system has memory for its stack.
+        let thread = Builder::new().stack_size(1 << 60);
+        let error = told_from(thread, &steering, &mut |_| {}, || Ok(7)).unwrap_err();
+        assert!(matches!(error, Error::Thread(_)), "{error}");
     }
 }
