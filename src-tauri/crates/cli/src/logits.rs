@@ -17,7 +17,8 @@ use crate::{interrupt, model, prompt, terminal};
 pub fn logits(options: &LogitsOptions) -> Result<(), Failure> {
     refuse_inputs_as_output(options)?;
     let ids = read_ids(&options.tokens)?;
-    // For comparing: nothing is rounded that the model does not ask for.
+    // For comparing: nothing is rounded that the model does not ask for. Which experts any ids need says nothing of what a person will ask, so no
+    // list of them is kept.
     let arithmetic = Options {
         exact: true,
         reference: options.reference,
@@ -52,8 +53,12 @@ fn read_ids(path: &Path) -> Result<Vec<u32>, Failure> {
     let file =
         File::open(path).map_err(|e| Failure::Error(format!("Could not open {name}: {e}.")))?;
     let text = prompt::whole(file, &name.to_string())?;
-    serde_json::from_str(&text)
-        .map_err(|e| Failure::Error(format!("{name} is not a JSON list of token ids ({e}).")))
+    serde_json::from_str(&text).map_err(|e| {
+        Failure::Error(format!(
+            "{name} is not a JSON list of token ids: it {}.",
+            fastar_fst::json_problem(&e)
+        ))
+    })
 }
 
 /// Whether a file is empty or begins as one written here does: the length of a header, and a header.

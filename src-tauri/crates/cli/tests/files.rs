@@ -268,17 +268,77 @@ fn a_model_without_tokenizer_works_for_logits_and_says_so_elsewhere() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_logits_with_130_and_nothing_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tokens, out) = (folder.path().join("ids.json"), folder.path().join("out"));
+    let trace = folder.path().join("trace");
+    fs::write(&tokens, "[1]").unwrap();
+    let child = common::fastar(&[
+        "logits",
+        "--tokens",
+        text(&tokens),
+        "--out",
+        text(&out),
+        "--decode",
+        "8000",
+        "--trace",
+        text(&trace),
+    ])
+    .stdout(std::process::Stdio::piped())
+    .stderr(std::process::Stdio::piped())
+    .spawn()
+    .unwrap();
+    // It computes once its trace has begun.
+    let since = std::time::Instant::now();
+    while !trace.exists() {
+        assert!(since.elapsed() < std::time::Duration::from_secs(60));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    common::signal(&child, "INT");
+    let ended: common::Ended = child.wait_with_output().unwrap().into();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert_eq!(ended.err, "fastar: Stopped; nothing was written.\n");
+    assert_eq!(ended.out, "");
+    let left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name != "trace")
+        .collect();
+    assert_eq!(left, ["ids.json"]);
+}
+
 #[test]
 fn token_ids_that_make_no_sense_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let tokens = folder.path().join("ids.json");
     let out = folder.path().join("out.safetensors");
     for (json, says) in [
-        ("", "is not a JSON list of token ids"),
-        ("{}", "is not a JSON list of token ids"),
-        ("[-1]", "is not a JSON list of token ids"),
-        ("[1.5]", "is not a JSON list of token ids"),
-        ("[4294967296]", "is not a JSON list of token ids"),
+        (
+            "",
+            "is not a JSON list of token ids: it is not valid JSON: it ends too early, at line 1, column 0.",
+        ),
+        (
+            "{}",
+            "is not a JSON list of token ids: it has a value of the wrong kind at line 1, column 0.",
+        ),
+        (
+            "[1,\n-1]",
+            "is not a JSON list of token ids: it has a value of the wrong kind at line 2, column 2.",
+        ),
+        (
+            "[1.5]",
+            "it has a value of the wrong kind at line 1, column 4.",
+        ),
+        (
+            "[4294967296]",
+            "it has a value of the wrong kind at line 1, column ",
+        ),
+        (
+            "[1, 2",
+            "it is not valid JSON: it ends too early, at line 1, column 5.",
+        ),
         ("[]", "no token ids"),
         ("[2048]", "2048"),
     ] {

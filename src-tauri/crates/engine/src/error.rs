@@ -19,12 +19,12 @@ pub enum Error {
     Tokenizer(String),
     /// The prompt does not fit.
     #[error(
-        "The conversation needs {needed} positions and this model has {context}. Start a new chat or send a shorter message."
+        "The conversation needs {needed} tokens and this model has room for {context}. Start a new chat or send a shorter message."
     )]
     ContextFull {
-        /// Positions the prompt needs, with one for the answer.
+        /// Tokens the prompt needs, with one for the answer.
         needed: usize,
-        /// Positions there are.
+        /// Tokens there is room for.
         context: usize,
     },
     /// A token id outside the vocabulary, or an empty prompt.

@@ -294,23 +294,22 @@ pub(crate) fn shown(name: &str) -> String {
     }
 }
 
-/// What is wrong with a JSON text, and where, in words for people: what follows "it".
-pub(crate) fn json_problem(error: &serde_json::Error) -> String {
+/// What is wrong with a JSON text, and where if that is known, in words for people: what follows "it".
+pub fn json_problem(error: &serde_json::Error) -> String {
     use serde_json::error::Category;
-    let place = format!("line {}, column {}", error.line(), error.column());
+    let place = |between: &str| match (error.line(), error.column()) {
+        (0, _) => String::new(),
+        (line, column) => format!("{between} at line {line}, column {column}"),
+    };
     let text = error.to_string();
     let missing = text
         .strip_prefix("missing field `")
         .and_then(|rest| rest.split('`').next());
     match (error.classify(), missing) {
-        (Category::Eof, _) => format!("is not valid JSON: it ends too early, at {place}"),
-        (Category::Data, Some(field)) => {
-            format!("lacks the field {}, at {place}", shown(field))
-        }
-        (Category::Data, None) => {
-            format!("has a value of the wrong kind at {place}")
-        }
-        (Category::Syntax | Category::Io, _) => format!("is not valid JSON at {place}"),
+        (Category::Eof, _) => format!("is not valid JSON: it ends too early{}", place(",")),
+        (Category::Data, Some(field)) => format!("lacks the field {}{}", shown(field), place(",")),
+        (Category::Data, None) => format!("has a value of the wrong kind{}", place("")),
+        (Category::Syntax | Category::Io, _) => format!("is not valid JSON{}", place("")),
     }
 }
 

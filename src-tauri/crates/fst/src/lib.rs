@@ -107,7 +107,7 @@ mod writer;
 pub use convert::{
     CREATOR, Checkpoint, Conversion, ShardHeader, Start, convert, discard_unfinished, size,
 };
-pub use error::{Error, Result};
+pub use error::{Error, Result, json_problem};
 pub use inspect::{Inspection, TypeSummary, inspect};
 pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor, tensor_bytes};
 pub use read::{Container, DensePlace, Records};

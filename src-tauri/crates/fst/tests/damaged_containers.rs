@@ -227,13 +227,36 @@ fn metadata_that_contradicts_the_records_is_refused() {
         ("\"end\":2176", "\"end\":2177"),
         ("\"fp4-packets\"", "\"fp4-pockets\""),
         ("\"MXFP4\"", "\"MXFP5\""),
-        ("{\"creator\"", "[\"creator\""),
     ] {
         assert!(text.contains(from), "{from} is not in {text}");
         let new = text.replacen(from, to, 1);
         refusal(&changed(|bytes| {
             bytes[metadata..metadata + new.len()].copy_from_slice(new.as_bytes());
         }));
+    }
+    // Where it cannot be read, that is said in plain words.
+    for (from, to, says) in [
+        (
+            "{\"creator\"",
+            "[\"creator\"",
+            "its metadata is not valid JSON at line 1, column ",
+        ),
+        (
+            "{\"creator\"",
+            "{\"cReator\"",
+            "its metadata lacks the field \"creator\", at line 1, column ",
+        ),
+        (
+            "\"bytes\":6528",
+            "\"bytes\":true",
+            "its metadata has a value of the wrong kind at line 1, column ",
+        ),
+    ] {
+        let new = text.replacen(from, to, 1);
+        let error = refusal(&changed(|bytes| {
+            bytes[metadata..metadata + new.len()].copy_from_slice(new.as_bytes());
+        }));
+        assert!(error.contains(says), "{error}");
     }
 }
 

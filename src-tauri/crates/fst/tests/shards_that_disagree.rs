@@ -144,8 +144,31 @@ fn folders_without_weights_say_what_is_missing() {
     );
     folder.write_index(serde_json::Map::new());
     assert!(folder.refused().contains("lists no tensors"));
-    fs::write(folder.path.join("model.safetensors.index.json"), b"[1, 2").unwrap();
-    assert!(folder.refused().contains("not a shard index"));
+    for (index, says) in [
+        (
+            "[1, 2",
+            "it has a value of the wrong kind at line 1, column 0.",
+        ),
+        (
+            "{\"weight_map\": {",
+            "it is not valid JSON: it ends too early, at line 1, column 16.",
+        ),
+        (
+            "{\"weight_map\":\n3}",
+            "it has a value of the wrong kind at line 2, column 1.",
+        ),
+        (
+            "{}",
+            "it lacks the field \"weight_map\", at line 1, column 2.",
+        ),
+    ] {
+        fs::write(folder.path.join("model.safetensors.index.json"), index).unwrap();
+        let error = folder.refused();
+        assert!(
+            error.contains(&format!("is not a shard index: {says}")),
+            "{error}"
+        );
+    }
     let missing = folder.path.join("nowhere");
     let error = convert(&missing, &folder.out(), &mut |_, _| {})
         .unwrap_err()
@@ -199,11 +222,28 @@ fn a_shard_with_a_hostile_header_is_an_error() {
             "negative",
             header(r#"{"norm.weight":{"dtype":"I8","shape":[-1],"data_offsets":[0,9]}}"#),
         ),
+        (
+            "a type that is none",
+            header(r#"{"norm.weight":{"dtype":"I7","shape":[9],"data_offsets":[0,9]}}"#),
+        ),
+        (
+            "no offsets",
+            header(r#"{"norm.weight":{"dtype":"I8","shape":[9]}}"#),
+        ),
     ] {
         let folder = Folder::smallest();
         folder.write_config();
         fs::write(folder.path.join("model.safetensors"), bytes).unwrap();
         let error = folder.refused();
         assert!(error.contains("model.safetensors"), "{case}: {error}");
+        for word in [
+            "invalid type",
+            "invalid value",
+            "unknown variant",
+            "missing field",
+            "EOF",
+        ] {
+            assert!(!error.contains(word), "{case}: {error}");
+        }
     }
 }

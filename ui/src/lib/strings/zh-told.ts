@@ -55,8 +55,6 @@ export const sentences: Record<string, string> = {
   'The model file may be damaged. Try again, or choose another model file.':
     '模型文件可能已损坏。请重试，或选择其他模型文件。',
   'Close other programs, or choose a smaller expert cache.': '请关闭其他程序，或选择较小的专家缓存。',
-  'The conversation needs {needed} positions and this model has {context}. Start a new chat or send a shorter message.':
-    '这个对话需要 {needed} 个位置，而这个模型有 {context} 个。请开始新对话，或发送更短的消息。',
   'The local server is set up in the window of FaStar.': '本地服务器在 FaStar 的窗口中设置。',
   'Port {port} is in use by another program.': '端口 {port} 正被其他程序使用。',
   'Choose another port, or end that program: it is tried again by itself.':
@@ -66,6 +64,8 @@ export const sentences: Record<string, string> = {
     '{name} 在 {folder} 还需要 {needed}，那里只有 {free} 空闲。',
   'Make room there and try again, or cancel: the model stays where it is.':
     '请在那里腾出空间后重试，或取消：模型会留在原处。',
+  'The conversation needs {needed} tokens and this model has room for {context}. Start a new chat or send a shorter message.':
+    '这个对话需要 {needed} 个 token，而这个模型最多容纳 {context} 个。请开始新对话，或发送更短的消息。',
   'The message is empty.': '消息为空。',
   'The disk of {folder} was not measured, because it is nearly full.':
     '没有测量 {folder} 所在的磁盘，因为它快满了。',

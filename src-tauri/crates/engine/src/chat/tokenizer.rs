@@ -66,8 +66,8 @@ fn foreign(why: impl std::fmt::Display) -> Error {
 impl ChatTokenizer {
     /// Reads tokenizer.json and checks that it fits `config`.
     pub fn new(json: &[u8], config: &Config) -> Result<Self> {
-        let mut json: serde_json::Value =
-            serde_json::from_slice(json).map_err(|e| foreign(format!("it is not JSON ({e})")))?;
+        let mut json: serde_json::Value = serde_json::from_slice(json)
+            .map_err(|e| foreign(format!("it {}", fastar_fst::json_problem(&e))))?;
         let added = added_tokens(&json)?;
         if !is_byte_level(&json) {
             return Err(foreign("it is not a byte-level one"));

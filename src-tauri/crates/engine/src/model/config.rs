@@ -175,7 +175,17 @@ fn check_arithmetic(json: &serde_json::Value) -> Result<()> {
             }
         }
     }
-    Ok(())
+    let scaling = json.get("rope_scaling");
+    let kind = scaling.and_then(|scaling| scaling.get("type").or_else(|| scaling.get("rope_type")));
+    match kind.and_then(|kind| kind.as_str()) {
+        None | Some("yarn" | "default") => Ok(()),
+        Some(other) => {
+            let other: String = other.chars().take(60).collect();
+            Err(Error::Config(format!(
+                "The model's config.json cannot be used: rope_scaling is of the kind {other:?}, and V4 has yarn."
+            )))
+        }
+    }
 }
 
 /// `rope_scaling` is null, or names its kind as `type` or `rope_type`: YaRN, or `default` for plain rotation.
@@ -186,10 +196,8 @@ fn yarn<'de, D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Option<Ya
         Some("yarn") => serde_json::from_value(value)
             .map(Some)
             .map_err(serde::de::Error::custom),
-        None | Some("default") => Ok(None),
-        Some(other) => Err(serde::de::Error::custom(format!(
-            "kind {other:?} is not known"
-        ))),
+        // Other kinds are refused by `check_arithmetic`, in our words.
+        _ => Ok(None),
     }
 }
 
@@ -200,12 +208,10 @@ impl Config {
     /// Reads and checks the config of a container.
     pub fn from_json(json: &serde_json::Value) -> Result<Self> {
         let config: Config = serde_path_to_error::deserialize(json).map_err(|e| {
-            let (field, problem) = (e.path().to_string(), e.inner());
+            let (field, problem) = (e.path().to_string(), fastar_fst::json_problem(e.inner()));
             Error::Config(match field.as_str() {
-                "." => format!("The model's config.json is not one of DeepSeek V4: {problem}."),
-                _ => {
-                    format!("The model's config.json cannot be used: {field} is wrong ({problem}).")
-                }
+                "." => format!("The model's config.json is not one of DeepSeek V4: it {problem}."),
+                _ => format!("The model's config.json cannot be used: {field} {problem}."),
             })
         })?;
         config.check()?;
@@ -484,5 +490,43 @@ mod tests {
             let error = error.unwrap_or_else(|| panic!("{name} = {value} was accepted"));
             assert!(error.contains(name), "{name}: {error}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_plain_words() {
+        for (name, value, expected) in [
+            (
+                "vocab_size",
+                json!("many"),
+                "vocab_size has a value of the wrong kind.",
+            ),
+            (
+                "vocab_size",
+                json!(-1),
+                "vocab_size has a value of the wrong kind.",
+            ),
+            (
+                "rope_scaling",
+                json!({"type": "yarn"}),
+                "rope_scaling lacks the field \"",
+            ),
+            (
+                "rope_scaling",
+                json!({"type": "linear"}),
+                "rope_scaling is of the kind \"linear\", and V4 has yarn.",
+            ),
+        ] {
+            let mut json = small();
+            json[name] = value;
+            let error = Config::from_json(&json).err().unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let mut json = small();
+        json.as_object_mut().unwrap().remove("vocab_size");
+        let error = Config::from_json(&json).err().unwrap().to_string();
+        assert!(
+            error.ends_with("it lacks the field \"vocab_size\"."),
+            "{error}"
+        );
     }
 }

@@ -333,12 +333,8 @@ impl ShardFile {
     }
 }
 
-/// What the header of a shard says of itself is in the words of the reader above; where it is no JSON, in ours.
 fn damaged_header(error: &serde_json::Error) -> String {
-    match error.is_data() {
-        true => format!("has a damaged header: {error}"),
-        false => format!("has a damaged header: it {}", json_problem(error)),
-    }
+    format!("has a damaged header: it {}", json_problem(error))
 }
 
 /// Reads and checks the header of a shard. The library's own reader is not used on whole files: it adds up hostile offsets without a
