@@ -29,15 +29,9 @@ impl Model {
     }
 }
 
-/// Opens the model of the options, or the built-in one.
+/// Opens the model of the options, or the built-in one, and computes as it is told.
 pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failure> {
-    // Without a home folder there are neither settings nor lists.
-    let preferences = Preferences::read().ok();
-    if let Some(problem) = preferences.as_ref().and_then(|p| p.problem.as_ref()) {
-        terminal::note(&format!("fastar: {problem}"));
-    }
     let settings = Options {
-        hot_lists: preferences.and_then(|p| p.hot_lists),
         threads: options.threads,
         cache_bytes: options.cache,
         trace: options.trace.clone(),
@@ -67,7 +61,16 @@ pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failur
 
 /// Opens a model that will read and write text.
 pub fn open_for_text(options: &ModelOptions) -> Result<Model, Failure> {
-    let model = open(options, Options::default())?;
+    // Without a home folder there are neither settings nor lists.
+    let preferences = Preferences::read().ok();
+    if let Some(problem) = preferences.as_ref().and_then(|p| p.problem.as_ref()) {
+        terminal::note(&format!("fastar: {problem}"));
+    }
+    let settings = Options {
+        hot_lists: preferences.and_then(|p| p.hot_lists),
+        ..Options::default()
+    };
+    let model = open(options, settings)?;
     if model.engine.facts().has_tokenizer {
         return Ok(model);
     }

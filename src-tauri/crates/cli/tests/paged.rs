@@ -221,4 +221,30 @@ fn what_was_hot_is_kept_in_the_folder_of_the_app_where_there_is_one() {
         assert_eq!(ask(), answer);
         assert_eq!(fs::read_dir(data.join("hot-experts")).unwrap().count(), 1);
     }
+    // What any ids need says nothing of what the person asks: the list stays as it is.
+    let list = fs::read_dir(data.join("hot-experts"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let kept = fs::read(&list).unwrap();
+    let (ids, out) = (folder.path().join("ids"), folder.path().join("out"));
+    fs::write(&ids, "[1999, 3, 1500, 77]").unwrap();
+    let ended = fastar(&[
+        "logits",
+        "--model",
+        text(&model),
+        "--cache",
+        "1M",
+        "--tokens",
+        text(&ids),
+        "--out",
+        text(&out),
+    ])
+    .env("FASTAR_DATA_DIR", &data)
+    .output()
+    .unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    assert!(fs::read(&list).unwrap() == kept);
 }
