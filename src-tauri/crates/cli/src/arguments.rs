@@ -38,7 +38,7 @@ pub enum Command {
     Download(DownloadOptions),
     /// List the models on this computer and those that can be fetched
     Models(ModelsOptions),
-    /// Say what this computer has and what of it FaStar uses
+    /// Say what this computer has, what of it FaStar uses, and which of the settings it cannot meet
     Doctor,
     /// Make a .fst model file from a Hugging Face checkpoint folder
     Convert(ConvertOptions),
