@@ -147,7 +147,7 @@ fn folders_without_weights_say_what_is_missing() {
     for (index, says) in [
         (
             "[1, 2",
-            "it has a value of the wrong kind at line 1, column 0.",
+            "it has a value of the wrong kind at line 1, column 2.",
         ),
         (
             "{\"weight_map\": {",

@@ -298,13 +298,7 @@ fn fill(file: &mut File, block: &mut [u8]) -> std::io::Result<usize> {
 /// Opens a plain file and follows no link; makes it where it is written.
 fn open(path: &Path, write: bool) -> std::io::Result<File> {
     let mut options = File::options();
-    options.read(true).write(write).create(write);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
-    }
-    options.open(path)
+    fastar_files::open(path, options.read(true).write(write).create(write))
 }
 
 #[cfg(unix)]
@@ -539,6 +533,32 @@ mod tests {
         assert!(scene.is_whole(scene.to.path()));
         assert_eq!(fs::read_link(scene.to.path().join("a.fst")).unwrap(), real);
         assert!(real.is_file());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_lies_where_a_copy_grows_is_neither_written_through_nor_waited_for() {
+        for trap in ["link", "pipe"] {
+            let scene = Scene::new();
+            let (victim, coming) = (
+                scene.from.path().join("victim"),
+                scene.to.path().join(".a.fst.moving"),
+            );
+            fs::write(&victim, "all my chats").unwrap();
+            if trap == "link" {
+                std::os::unix::fs::symlink(&victim, &coming).unwrap();
+            } else {
+                let made = std::process::Command::new("mkfifo").arg(&coming).status();
+                assert!(made.unwrap().success());
+            }
+            let error = transfer(&scene.order(), &Steering::default(), &mut |_| {}, |_| {
+                Ok(false)
+            })
+            .unwrap_err();
+            assert!(error.to_string().contains(".a.fst.moving"), "{error}");
+            assert_eq!(fs::read(&victim).unwrap(), b"all my chats");
+            assert!(scene.is_whole(scene.from.path()));
+        }
     }
 
     #[test]
