@@ -87,9 +87,7 @@ impl Sessions {
 
     /// None for an id that is not one of ours: it comes out of a file.
     fn path(&self, chat_id: &str) -> Option<PathBuf> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        (!chat_id.is_empty() && chat_id.len() <= 64 && chat_id.chars().all(plain))
-            .then(|| self.folder.join(format!("{chat_id}.session")))
+        is_id(chat_id).then(|| self.folder.join(format!("{chat_id}.session")))
     }
 
     fn drop_oldest(&self) {
@@ -106,16 +104,34 @@ impl Sessions {
     }
 }
 
-/// Path, bytes and time of every file.
+/// Path, bytes and time of every file of ours: the folder may be a link to another, in which a person keeps other things.
 fn files(folder: &Path) -> Vec<(PathBuf, u64, SystemTime)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .filter_map(|entry| {
-            let about = entry.metadata().ok().filter(|about| about.is_file())?;
+            let name = entry.file_name();
+            let about = entry
+                .metadata()
+                .ok()
+                .filter(|about| about.is_file() && is_ours(&name.to_string_lossy()))?;
             let written = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             Some((entry.path(), about.len(), written))
         })
         .collect()
+}
+
+/// A timeline that was kept, or is being written.
+fn is_ours(name: &str) -> bool {
+    let being_written = name.strip_prefix(".tmp");
+    match name.strip_suffix(".session").or(being_written) {
+        Some(rest) => is_id(rest),
+        None => false,
+    }
+}
+
+fn is_id(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    !text.is_empty() && text.len() <= 64 && text.chars().all(plain)
 }
 
 fn remove(path: &Path) {
@@ -208,6 +224,37 @@ mod tests {
         assert_eq!(names(data.path()), ["a"]);
         sessions.load("a", &mut Sized(99));
         assert!(names(data.path()).is_empty());
+    }
+
+    #[test]
+    fn what_others_keep_in_the_folder_stays_and_does_not_count() {
+        let (data, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let foreign = [
+            "keep.txt",
+            "photo",
+            ".tmp",
+            ".tmp.x",
+            "old.session.bak",
+            "über.session",
+        ];
+        for name in foreign {
+            fs::write(elsewhere.path().join(name), [7; 300]).unwrap();
+        }
+        fs::write(elsewhere.path().join(".tmpAb3xYz"), "half").unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), data.path().join("sessions")).unwrap();
+        let sessions = Sessions::with(data.path(), 250, |_| None);
+        for id in ["a", "b", "c"] {
+            sessions.save(id, &Sized(100));
+        }
+        assert_eq!(names(data.path()).len(), 2);
+        for name in foreign {
+            assert_eq!(
+                fs::read(elsewhere.path().join(name)).unwrap(),
+                [7; 300],
+                "{name}"
+            );
+        }
+        assert!(!elsewhere.path().join(".tmpAb3xYz").exists());
     }
 
     #[test]

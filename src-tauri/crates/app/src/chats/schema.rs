@@ -156,7 +156,32 @@ fn with_ending(file: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Only its owner may read the chats, also where the folder was there before and is open to others. What SQLite puts beside the file gets the
+/// same rights from it.
+fn keep_private(file: &Path) -> Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        let made = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(file)
+            .map_err(Error::file(file))?;
+        let rights = made.metadata().map_err(Error::file(file))?.permissions();
+        if rights.mode() & 0o077 != 0 {
+            let private = std::fs::Permissions::from_mode(0o600);
+            // Where it is somebody else's file, it stays as they want it.
+            if let Err(error) = made.set_permissions(private) {
+                tracing::warn!(%error, file = %file.display(), "others may read the chats");
+            }
+        }
+    }
+    Ok(())
+}
+
 fn open_checked(file: &Path, steps: &[Step], date: &str) -> Result<Connection> {
+    keep_private(file)?;
     let on_error = Error::database(file);
     let mut connection = match connect(file, "NORMAL") {
         Err(error) if is_without_index(&error) => {

@@ -591,3 +591,29 @@ fn without_room_for_its_index_the_file_opens_and_chats_are_read_and_written() {
     let (chats, _) = Chats::open(folder.path(), 3000).unwrap();
     assert_eq!(chats.list().unwrap()[0].title, "renamed");
 }
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_may_read_the_chats_whatever_the_folder_allows() {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    let allow = |path: &Path, mode| {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    allow(folder.path(), 0o755);
+    let file = folder.path().join("chats.db");
+    // One that is made, and one that was left open to others by an older version.
+    for _ in 0..2 {
+        let (chats, notice) = Chats::open(folder.path(), DAY).unwrap();
+        assert_eq!(notice, None);
+        assert!(file.exists());
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{:?}", entry.file_name());
+        }
+        drop(chats);
+        allow(&file, 0o644);
+    }
+}

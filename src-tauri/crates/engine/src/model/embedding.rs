@@ -216,7 +216,9 @@ impl Check {
         let thread = threads::start("checking", move || {
             let stopped = || stop.load(Ordering::Relaxed);
             let outcome = check_unkept(&container, &*source, Embedding::NAME, &stopped);
-            if let Err(error) = &outcome {
+            if let Err(error) = &outcome
+                && !matches!(error, Error::Cancelled)
+            {
                 tracing::warn!(%error, "the embedding was checked");
             }
             // Told once, here.
