@@ -202,21 +202,17 @@ impl Paged<'_> {
         // If each expert is taken as often. Popular ones are in memory sooner than others, so the first guess is wrong.
         let missing = experts.missing(self.resident * (self.disk)()? * 1e9);
         let mut slots = search.nearest((experts.all as f64 * (1.0 - missing)) as u64);
-        let mut best: Option<Tried> = None;
-        // Of the first model: later ones share the process with what those before have left.
-        let mut memory = None;
+        let mut best: Option<Answered> = None;
+        let mut beside = None;
         for _ in 0..TRIES {
             let Some(now) = slots else { break };
-            let tried = self.tried(now, &experts)?;
-            memory = memory.or_else(|| {
-                machine::resident_bytes().map(|used| (used, tried.paged.planned_bytes()))
-            });
-            let ratio = tried.shared.ratio();
+            let answered = self.answered(now, &experts, &mut beside)?;
+            let ratio = answered.shared.ratio();
             if best
                 .as_ref()
-                .is_none_or(|best| tried.shared.distance() < best.shared.distance())
+                .is_none_or(|best| answered.shared.distance() < best.shared.distance())
             {
-                best = Some(tried);
+                best = Some(answered);
             }
             slots = match best.as_ref().is_some_and(|best| best.shared.is_balanced()) {
                 true => None,
@@ -224,7 +220,7 @@ impl Paged<'_> {
             };
         }
         match best {
-            Some(best) => self.answered(best, memory)?.tell(report, experts.all),
+            Some(best) => best.tell(report, experts.all),
             None => report.notes.push(
                 "Disk and processor were not measured together: the model has too few experts."
                     .into(),
@@ -233,35 +229,35 @@ impl Paged<'_> {
         Ok(())
     }
 
-    /// One size of the cache: filled, and one answer, beside what computing took before.
-    fn tried(&self, slots: u64, experts: &Experts) -> Result<Tried> {
+    /// Answers with one size of the cache, filled, each amid two with every expert in memory.
+    fn answered(
+        &self,
+        slots: u64,
+        experts: &Experts,
+        beside: &mut Option<Beside>,
+    ) -> Result<Answered> {
         let options = self.options(slots * experts.slot_bytes(), false);
         let mut paged = Resident::cold(self.path, &options)?;
         paged.seconds(Test::Answer(4 * PIECE), self.stop)?;
-        let shared = self.piece(&mut paged, &mut Whole(None))?;
-        Ok(Tried {
-            slots,
-            paged,
-            shared,
-        })
-    }
-
-    /// Answers with that size, each amid two with every expert in memory.
-    fn answered(&self, tried: Tried, memory: Option<(u64, u64)>) -> Result<Answered> {
-        let Tried {
-            slots, mut paged, ..
-        } = tried;
-        let mut whole = Whole::beside(self)?;
+        let beside = match beside {
+            Some(beside) => beside,
+            None => {
+                // Of the first model alone: later ones share the process with what those before have left.
+                let memory = machine::resident_bytes().map(|now| (now, paged.planned_bytes()));
+                let whole = Whole::beside(self)?;
+                beside.insert(Beside { whole, memory })
+            }
+        };
         let mut shared = Shared::default();
         let before = counted(&paged)?;
         for _ in 0..PIECES {
-            shared = shared.and(self.piece(&mut paged, &mut whole)?);
+            shared = shared.and(self.piece(&mut paged, &mut beside.whole)?);
         }
         Ok(Answered {
             slots,
             shared,
             wasted: Between::new(&before, &counted(&paged)?).wasted(),
-            memory,
+            memory: beside.memory,
         })
     }
 
@@ -283,11 +279,11 @@ impl Paged<'_> {
     }
 }
 
-/// A size of the cache that was tried.
-struct Tried {
-    slots: u64,
-    paged: Resident,
-    shared: Shared,
+/// What stands beside all sizes of the cache.
+struct Beside {
+    whole: Whole,
+    /// Bytes in use before, and those that are accounted for.
+    memory: Option<(u64, u64)>,
 }
 
 /// Answers with some of the experts in memory.

@@ -20,8 +20,10 @@ use crate::{Error, Result};
 const MOST_MINUTES: u64 = 30;
 /// A benchmark prints some lines; whatever prints more than this is none.
 const MOST_BYTES: u64 = 4 << 20;
-/// Faster than any computer: who prints more has not measured.
+/// Faster than any computer, and slower than anyone waits: who prints more or less has not measured.
 const MOST_RATE: f64 = 1e7;
+const LEAST_RATE: f64 = 1e-6;
+
 /// Runs `$1` with nothing to read. Its standard input is open as long as this program wants the peer: whoever reads its end, ends the group.
 /// The one who waits for it holds nothing else open.
 #[cfg(unix)]
@@ -240,7 +242,7 @@ pub fn speeds(text: &str) -> std::result::Result<Vec<Speed>, String> {
         Some(entries) => entries.iter().filter_map(Entry::speed).collect(),
         None => table(text),
     };
-    let impossible = |speed: &&Speed| !(speed.rate > 0.0 && speed.rate <= MOST_RATE);
+    let impossible = |speed: &&Speed| !(LEAST_RATE..=MOST_RATE).contains(&speed.rate);
     match found.iter().find(impossible) {
         Some(Speed { rate, .. }) if rate.is_nan() => {
             Err("printed a speed that is no number".into())
@@ -372,6 +374,7 @@ mod tests {
             ("-1.0", "a speed of -1.0 tokens a second"),
             ("0.0", "a speed of 0.0 tokens a second"),
             ("1e300", "a speed of 1e300 tokens a second"),
+            ("1e-320", "a speed of 1e-320 tokens a second"),
             ("nan", "a speed that is no number"),
         ] {
             let json = format!(r#"[{{"n_prompt": 0, "n_gen": 24, "avg_ts": {rate}}}]"#);

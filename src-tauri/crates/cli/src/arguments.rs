@@ -34,7 +34,7 @@ pub enum Command {
     Run(RunOptions),
     /// Serve the web interface on this computer (127.0.0.1)
     Serve(ServeOptions),
-    /// Fetch a model and make its .fst file meanwhile; DeepSeek V4 Flash, about 167 GB, when no repository is given
+    /// Fetch a model and make its .fst file meanwhile; DeepSeek V4 Flash, about 156 GB (167 with the drafter), when no repository is given
     Download(DownloadOptions),
     /// List the models on this computer and those that can be fetched
     Models(ModelsOptions),
