@@ -260,16 +260,20 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_pipe_in_the_place_of_a_file_is_never_waited_for() {
-        let file = RemoteFile {
+    fn file_of(bytes: u64) -> RemoteFile {
+        RemoteFile {
             repo: "acme/tiny".into(),
             revision: "1".into(),
             path: "a".into(),
-            bytes: 7,
+            bytes,
             sha256: None,
             git_oid: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_never_waited_for() {
+        let file = file_of(7);
         for name in [".a.blocks", "a.partial", "a"] {
             let folder = tempfile::tempdir().unwrap();
             let dest = folder.path().join("a");
@@ -286,14 +290,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_where_a_link_leads() {
-        let file = RemoteFile {
-            repo: "acme/tiny".into(),
-            revision: "1".into(),
-            path: "a".into(),
-            bytes: 7,
-            sha256: None,
-            git_oid: None,
-        };
+        let file = file_of(7);
         for name in [".a.blocks", "a.partial", "a"] {
             for victim in ["seven77", "of another length", ""] {
                 let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -316,14 +313,7 @@ mod tests {
     fn a_block_that_has_begun_is_continued_and_counted_once() {
         let folder = tempfile::tempdir().unwrap();
         let dest = folder.path().join("a");
-        let file = RemoteFile {
-            repo: "acme/tiny".into(),
-            revision: "1".into(),
-            path: "a".into(),
-            bytes: 10 * BLOCK + 7,
-            sha256: None,
-            git_oid: None,
-        };
+        let file = file_of(10 * BLOCK + 7);
         let begun = || match open(&file, &dest, false).unwrap() {
             Opened::Partial(table) => table,
             _ => unreachable!("nothing is finished"),
