@@ -42,21 +42,19 @@ pub fn exit_code() -> u8 {
 /// Takes over Ctrl+C and the like. Called once, before anything slow; what the system gives is [looked at](limits::check) here, too.
 pub fn take_over() -> Result<(), Failure> {
     limits::check()?;
-    let failed =
-        |e: std::io::Error| Failure::Error(format!("Ctrl+C could not be taken over: {e}."));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()
-        .map_err(failed)?;
-    // From here on no signal is lost.
+        .map_err(not_taken_over)?;
     let mut signals = {
         let _entered = runtime.enter();
-        Signals::listen().map_err(failed)?
+        Signals::listen()?
     };
     let work = move || {
         runtime.block_on(async {
             loop {
-                asked_to_end(signals.next().await);
+                let signal = signals.next().await;
+                asked_to_end(signal);
             }
         });
     };
@@ -64,8 +62,9 @@ pub fn take_over() -> Result<(), Failure> {
     Ok(())
 }
 
+/// The signals that ask a program to end, heard from [listening](Signals::listen) on: none that comes later is lost or ends the program by itself.
 #[cfg(unix)]
-struct Signals {
+pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     /// None where it is ignored, as `nohup` has it.
@@ -74,7 +73,7 @@ struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    fn on_this_runtime() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -87,7 +86,7 @@ impl Signals {
     }
 
     /// The number of the next one.
-    async fn next(&mut self) -> u8 {
+    async fn number(&mut self) -> u8 {
         let hang_up = async {
             match &mut self.hang_up {
                 Some(signal) => signal.recv().await,
@@ -102,6 +101,24 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// Takes them over at once. Called inside a runtime that outlives what it returns.
+    pub fn listen() -> Result<Self, Failure> {
+        Self::on_this_runtime().map_err(not_taken_over)
+    }
+
+    /// Waits for the next one; says which it was, for the [exit code](exit_code) too.
+    pub async fn next(&mut self) -> u8 {
+        let signal = self.number().await;
+        LAST.store(signal, Ordering::Relaxed);
+        signal
+    }
+}
+
+fn not_taken_over(error: std::io::Error) -> Failure {
+    Failure::Error(format!("Ctrl+C could not be taken over: {error}."))
+}
+
 /// Whether this program was started with a signal ignored. Where nothing tells, it is left alone.
 #[cfg(unix)]
 fn is_ignored(signal: u8) -> bool {
@@ -114,15 +131,15 @@ fn is_ignored(signal: u8) -> bool {
 }
 
 #[cfg(not(unix))]
-struct Signals;
+pub struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    fn on_this_runtime() -> std::io::Result<Self> {
         Ok(Self)
     }
 
-    async fn next(&mut self) -> u8 {
+    async fn number(&mut self) -> u8 {
         match tokio::signal::ctrl_c().await {
             Ok(()) => SIGINT,
             Err(_) => std::future::pending().await,
@@ -131,7 +148,6 @@ impl Signals {
 }
 
 fn asked_to_end(signal: u8) {
-    LAST.store(signal, Ordering::Relaxed);
     let stopped = match &*current() {
         // The second time the person means the program, and so does who sends anything else than Ctrl+C.
         Some(Work::Answer(cancel)) if signal == SIGINT && !cancel.is_cancelled() => {

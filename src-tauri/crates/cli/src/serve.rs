@@ -8,6 +8,7 @@ use fastar_kernels::threads;
 
 use crate::arguments::ServeOptions;
 use crate::failure::Failure;
+use crate::interrupt::Signals;
 use crate::terminal::{self, Answers};
 use crate::{limits, model};
 
@@ -48,12 +49,17 @@ pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
         };
         // Behind the #: a browser sends that to nobody, and the page takes it out of its address.
         let fragment = key.as_ref().map(|key| format!("#key={key}"));
+        // Before the address is told: who knows it may end this at once.
+        let mut signals = Signals::listen()?;
         Answers::new().write(&format!(
             "FaStar is at http://{}/{} (Ctrl+C ends it)\n",
             bound.address(),
             fragment.unwrap_or_default()
         ))?;
-        bound.serve(app, key, fastar_server::asked_to_end()).await?;
+        let until = async move {
+            signals.next().await;
+        };
+        bound.serve(app, key, until).await?;
         Ok(())
     })
 }

@@ -44,6 +44,16 @@ fn it_prints_where_it_is_serves_the_interface_and_ends_cleanly() {
 }
 
 #[test]
+fn who_knows_the_address_may_end_it_at_once() {
+    // Nothing is between the line and the signal, which is where one that was not yet heard killed the server, and its answers with it.
+    for how in ["INT", "TERM", "HUP"].repeat(3) {
+        let mut server = serve(&["serve", "--port", "0"]);
+        signal(&server.child, how);
+        assert_eq!(server.child.wait().unwrap().code(), Some(0), "{how}");
+    }
+}
+
+#[test]
 fn a_model_of_choice_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let model = common::converted("demo", folder.path());
