@@ -22,7 +22,7 @@ mod tests {
         assert!(bytes().len() <= 16_000_000, "{} bytes", bytes().len());
         assert!(bytes().as_ptr().addr().is_multiple_of(4096));
         let container = fastar_fst::Container::from_static(bytes()).expect("opens");
-        assert!(container.tokenizer().is_some());
+        assert!(container.tokenizer_bytes().is_some());
         assert_eq!(container.config()["hidden_size"], 256);
     }
 }

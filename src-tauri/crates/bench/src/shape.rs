@@ -254,7 +254,7 @@ pub fn bytes_per_token(container: &Container, picking: bool) -> u64 {
     let tensors = container.tensors();
     let sizes = tensors.map(|(name, t)| {
         let rows = t.shape.first().copied().unwrap_or(1);
-        (name, t.data.len() as u64, rows as u64)
+        (name, t.bytes, rows as u64)
     });
     let used = container.config()["num_experts_per_tok"]
         .as_u64()

@@ -68,7 +68,8 @@ fn every_token_of_a_hash_layer_has_six_different_experts() {
     let table = container.tensor("layers.0.ffn.gate.tid2eid").unwrap();
     assert_eq!((table.dtype, table.shape), (Dtype::I64, &[512, 6][..]));
     let mut uses = [0; 16];
-    for row in table.data.as_chunks::<48>().0 {
+    let ids = container.read("layers.0.ffn.gate.tid2eid").unwrap();
+    for row in ids.as_chunks::<48>().0 {
         let mut experts: Vec<i64> = row
             .as_chunks::<8>()
             .0

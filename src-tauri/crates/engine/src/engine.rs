@@ -148,8 +148,8 @@ impl Engine {
         let (model, memory, need) = load(Arc::new(container), arithmetic, options)?;
         let container = model.container();
         let tokenizer = container
-            .tokenizer()
-            .map(|json| ChatTokenizer::new(json, &model.config))
+            .tokenizer()?
+            .map(|json| ChatTokenizer::new(&json, &model.config))
             .transpose()?;
         // Where nothing is known, the older table: it adds least to a prompt.
         let efforts = container.effort_table().unwrap_or_default();

@@ -76,7 +76,7 @@ pub fn load(
         dense: dense_bytes,
         conversations: model.conversation_bytes(),
         work: PROGRAM
-            + TOKENIZER * container.tokenizer().map_or(0, |json| json.len() as u64)
+            + TOKENIZER * container.tokenizer_bytes().unwrap_or(0)
             + token_bytes * chunk(room) as u64,
         slot,
         experts: layers * experts,

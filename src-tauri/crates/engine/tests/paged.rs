@@ -352,3 +352,19 @@ fn what_was_hot_is_kept_while_the_model_is_in_use() {
 fn a_model_that_is_not_there_is_an_error() {
     assert!(Engine::open(Path::new("no such file"), &Options::default()).is_err());
 }
+
+/// Through a mapping, a file that someone cuts short ends the process.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_file_of_a_model_is_mapped() {
+    let model = tiny(&Tiny::default()).convert();
+    let folder = tempfile::tempdir().unwrap();
+    let set = fastar_testkit::Original::of(&fastar_testkit::original_checkpoint(1, 4));
+    for path in [model.path(), set.save(folder.path())] {
+        let engine = Engine::open(&path, &with_cache(0)).unwrap();
+        run(&mut engine.session(), &prompt(4), 1);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let parent = path.parent().unwrap().to_str().unwrap();
+        assert!(!maps.contains(parent), "{maps}");
+    }
+}

@@ -94,7 +94,7 @@ impl Container {
             sum.1 += parameters;
         };
         for (name, tensor) in self.tensors() {
-            let bytes = tensor.data.len() as u64;
+            let bytes = tensor.bytes;
             let parameters = match tensor.dtype {
                 Dtype::I32 | Dtype::I64 | Dtype::F8E8m0 => 0,
                 Dtype::F32 if name.ends_with(".scale") => 0,
@@ -138,12 +138,12 @@ impl Container {
             limit: self.limit(),
             parameters: types.iter().map(|t| t.parameters).sum(),
             types,
-            tokenizer: self.tokenizer().is_some(),
+            tokenizer: self.tokenizer_bytes().is_some(),
             drafter: self.tensors().any(|(name, _)| name.starts_with("mtp.")),
             expert_layout: metadata.layout.id.clone(),
             record_bytes: metadata.layout.bytes,
             tensors: self.tensors().count(),
-            dense_bytes: self.tensors().map(|(_, t)| t.data.len() as u64).sum(),
+            dense_bytes: self.tensors().map(|(_, t)| t.bytes).sum(),
             expert_bytes: records * (metadata.layout.bytes as u64).next_multiple_of(4096),
             file_bytes: self.file_bytes(),
             source: metadata.source.folder.clone(),

@@ -136,22 +136,22 @@ pub fn tensor_bytes(dtype: Dtype, shape: &[usize]) -> Option<usize> {
         .checked_mul(bytes)
 }
 
-/// A tensor inside a container: borrowed, never copied.
+/// What a container says of a tensor in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {
     /// Storage type.
     pub dtype: Dtype,
     /// Sizes, outermost first.
     pub shape: &'a [usize],
-    /// Raw little-endian bytes; no alignment is promised to callers.
-    pub data: &'a [u8],
+    /// How many bytes it has, little-endian.
+    pub bytes: u64,
 }
 
 impl Tensor<'_> {
     /// How many numbers it holds.
     pub fn elements(&self) -> u64 {
         // By its bytes: a shape with a zero in it may have any other sizes.
-        let bytes = self.data.len() as u64;
+        let bytes = self.bytes;
         match (self.dtype, self.dtype.block()) {
             (Dtype::Fp4Packed, _) => bytes * 2,
             (_, Some((entries, size))) => bytes / size as u64 * entries as u64,

@@ -2,9 +2,7 @@
 //! that [`repair`](crate::repair()) can fetch just those.
 
 use std::fmt;
-use std::fs::File;
 use std::hash::Hasher as _;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::xxhash3_64::Hasher;
 
 use crate::error::{Error, Result, shown};
-use crate::layout::{Dtype, Tensor};
+use crate::layout::Dtype;
 use crate::read::Container;
 
 /// About a megabyte, and whole entries of every type: a block of Q8_0 has 34 bytes.
@@ -125,9 +123,10 @@ pub fn verify(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report> {
     let container = Container::open_with_any_tokenizer(path)?;
-    let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Sequential) {
+    if let Some(file) = container.file()
+        && let Err(error) = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential)
+    {
         tracing::debug!(%error, "not read ahead");
     }
     let mut parts: Vec<_> = container
@@ -137,7 +136,7 @@ pub fn verify(
     parts.sort_by_key(|part| part.offset);
     let total = parts.iter().map(|part| part.bytes).sum();
     let mut reader = Reader {
-        file,
+        container: &container,
         piece: vec![0; PIECE_BYTES],
         cancel,
         progress,
@@ -196,7 +195,7 @@ pub fn verify(
     for (name, tensor) in container.tensors() {
         let is_damaged = |d: &Damage| matches!(&d.part, Part::Tensor(n) if n == name);
         if is_layer_norm(name) && !damaged.iter().any(is_damaged) {
-            suspicious.extend(implausible_norm(name, &tensor));
+            suspicious.extend(implausible_norm(name, tensor.dtype, &container.read(name)?));
         }
     }
     Ok(Report {
@@ -230,7 +229,7 @@ impl CheckedPart {
 }
 
 struct Reader<'a> {
-    file: File,
+    container: &'a Container,
     piece: Vec<u8>,
     cancel: &'a AtomicBool,
     progress: &'a mut dyn FnMut(u64, u64),
@@ -245,17 +244,18 @@ impl Reader<'_> {
         let mut odd = 0;
         let mut left = part.bytes;
         let before = self.done;
-        let mut outcome = self
-            .file
-            .seek(SeekFrom::Start(part.offset))
-            .map(drop)
-            .map_err(|e| e.to_string());
+        let mut outcome = Ok(());
         while left > 0 && outcome.is_ok() {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled);
             }
             let piece = &mut self.piece[..left.min(PIECE_BYTES as u64) as usize];
-            outcome = self.file.read_exact(piece).map_err(|e| e.to_string());
+            let at = part.offset + (part.bytes - left);
+            outcome = self.container.fill(piece, at).map_err(|e| match e {
+                Error::Io { source, .. } => source.to_string(),
+                Error::Length { .. } => "the file ends before it".into(),
+                other => other.to_string(),
+            });
             if outcome.is_ok() {
                 hasher.write(piece);
                 odd += part.dtype.map_or(0, |dtype| not_numbers(dtype, piece));
@@ -302,17 +302,15 @@ fn is_layer_norm(name: &str) -> bool {
 }
 
 /// What to say of a norm whose entries are far too small to be the model's.
-pub(crate) fn implausible_norm(name: &str, tensor: &Tensor<'_>) -> Option<String> {
-    let values: Vec<f64> = match tensor.dtype {
-        Dtype::Bf16 => tensor
-            .data
+pub(crate) fn implausible_norm(name: &str, dtype: Dtype, data: &[u8]) -> Option<String> {
+    let values: Vec<f64> = match dtype {
+        Dtype::Bf16 => data
             .as_chunks::<2>()
             .0
             .iter()
             .map(|b| f64::from(f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16)))
             .collect(),
-        Dtype::F32 => tensor
-            .data
+        Dtype::F32 => data
             .as_chunks::<4>()
             .0
             .iter()

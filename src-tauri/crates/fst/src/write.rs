@@ -206,7 +206,8 @@ mod tests {
         assert_eq!(container.expert(0, 1).unwrap(), records[1]);
         let q8_0 = container.tensor("a").unwrap();
         assert_eq!((q8_0.dtype, q8_0.shape), (Dtype::Q8_0, &[3, 64][..]));
-        assert_eq!((q8_0.data, q8_0.elements()), (&dense[0][..], 192));
+        assert_eq!((q8_0.bytes, q8_0.elements()), (204, 192));
+        assert_eq!(container.read("a").unwrap(), dense[0]);
         container.verify(&mut |_, _| {}).unwrap();
         let about = container.inspect();
         // The tensors and twice three matrices of 32 x 64.

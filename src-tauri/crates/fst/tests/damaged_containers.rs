@@ -281,15 +281,12 @@ fn a_flipped_bit_anywhere_in_the_index_is_found() {
 #[test]
 fn a_flipped_bit_in_a_tensor_is_found_and_named() {
     let container = open(&SMALL).unwrap();
-    let start = container.bytes().as_ptr() as usize;
-    let data = container.tensor("layers.1.attn.wkv.weight").unwrap().data;
-    let place = data.as_ptr() as usize - start + data.len() / 2;
+    let place = container.dense_place("layers.1.attn.wkv.weight").unwrap();
+    let place = (place.offset + place.bytes / 2) as usize;
     let mut bytes = SMALL.clone();
     bytes[place] ^= 0x10;
     let damaged = open(&bytes).unwrap();
-    let error = damaged
-        .verify_tensor("layers.1.attn.wkv.weight")
-        .unwrap_err();
+    let error = damaged.read("layers.1.attn.wkv.weight").unwrap_err();
     assert!(
         error
             .to_string()
@@ -300,15 +297,15 @@ fn a_flipped_bit_in_a_tensor_is_found_and_named() {
         damaged.verify(&mut |_, _| {}).unwrap_err().to_string(),
         error.to_string()
     );
-    damaged.verify_tensor("layers.1.attn.wkv.scale").unwrap();
-    damaged.verify_tensor("layers.9.nothing").unwrap_err();
+    damaged.read("layers.1.attn.wkv.scale").unwrap();
+    damaged.read("layers.9.nothing").unwrap_err();
 }
 
 #[test]
 fn a_flipped_bit_in_a_record_is_found_and_named_every_time() {
     let container = open(&SMALL).unwrap();
     let record = container.expert(1, 2).unwrap();
-    let place = record.as_ptr() as usize - container.bytes().as_ptr() as usize;
+    let place = container.records().offset(1, 2) as usize;
     for within in [0, record.len() / 2, record.len() - 1] {
         let mut bytes = SMALL.clone();
         bytes[place + within] ^= 1;
@@ -352,4 +349,33 @@ fn a_loop_of_links_and_a_pipe_are_errors_and_do_not_wait() {
         .unwrap()
         .to_string();
     assert!(error.contains("not a regular file"), "{error}");
+}
+
+#[test]
+fn parts_that_would_fill_the_memory_are_refused_before_they_are_read() {
+    const DIRECTORY_BYTES: usize = 32;
+    const TOKENIZER_BYTES: usize = 48;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.fst");
+    for (field, says) in [
+        (DIRECTORY_BYTES, "its index has"),
+        (TOKENIZER_BYTES, "its tokenizer has"),
+    ] {
+        let bytes = changed(|bytes| {
+            put(bytes, 8, 1 << 31);
+            put(bytes, field, 1 << 30);
+        });
+        std::fs::write(&path, bytes).unwrap();
+        // As long as it says, and nearly all of it a hole.
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(1 << 31).unwrap();
+        let error = fastar_fst::Container::open(&path)
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains(says) && error.contains("are allowed"),
+            "{error}"
+        );
+    }
 }

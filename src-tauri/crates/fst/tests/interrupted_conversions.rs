@@ -334,10 +334,7 @@ fn bytes_that_changed_on_the_disk_are_found_before_the_file_gets_its_name() {
         fs::write(&out, &expected).unwrap();
         out
     })
-    .map(|c| {
-        let data = c.tensor("layers.1.attn.wkv.weight").unwrap().data;
-        data.as_ptr() as usize - c.bytes().as_ptr() as usize
-    })
+    .map(|c| c.dense_place("layers.1.attn.wkv.weight").unwrap().offset as usize)
     .unwrap();
     fs::remove_file(folder.out()).unwrap();
     for (at, name) in [

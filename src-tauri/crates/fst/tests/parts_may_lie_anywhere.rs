@@ -50,7 +50,8 @@ fn an_upgraded_file_with_its_index_at_the_end_has_the_same_content() {
     let moved = open(&moved).unwrap();
     assert!(small.tensors().count() > 100);
     for ((a, x), (b, y)) in small.tensors().zip(moved.tensors()) {
-        assert_eq!((a, x.dtype, x.shape, x.data), (b, y.dtype, y.shape, y.data));
+        assert_eq!((a, x.dtype, x.shape), (b, y.dtype, y.shape));
+        assert_eq!(small.read(a).unwrap(), moved.read(b).unwrap());
     }
     let (layers, experts) = small.expert_counts();
     for (layer, expert) in (0..layers).flat_map(|l| (0..experts).map(move |e| (l, e))) {

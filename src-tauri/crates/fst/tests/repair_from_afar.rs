@@ -47,10 +47,9 @@ impl Damaged {
         folder.convert().unwrap();
         let good = fs::read(folder.out()).unwrap();
         let container = Container::open(&folder.out()).unwrap();
-        let at = |part: &[u8]| part.as_ptr() as usize - container.bytes().as_ptr() as usize;
         let places = [
-            at(container.tensor(TENSOR).unwrap().data),
-            at(container.expert(1, 2).unwrap()),
+            container.dense_place(TENSOR).unwrap().offset as usize,
+            container.records().offset(1, 2) as usize,
         ];
         drop(container);
         let mut bytes = good.clone();

@@ -27,28 +27,37 @@ fn demo() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     (folder, path, bytes)
 }
 
-/// Where a slice of the container lies.
-fn place(container: &Container, part: &[u8]) -> u64 {
-    (part.as_ptr() as usize - container.bytes().as_ptr() as usize) as u64
+/// Where tokenizer.json ends in these bytes of a container.
+fn tokenizer_end(container: &Container, bytes: &[u8]) -> usize {
+    let text = container.tokenizer().unwrap().unwrap();
+    let at = bytes.windows(text.len()).position(|part| part == &*text);
+    at.unwrap() + text.len()
 }
 
 /// What is damaged, where it is, and its length.
 fn parts(path: &Path) -> Vec<(Part, u64, u64)> {
     let container = Container::open(path).unwrap();
-    let tokenizer = container.tokenizer().unwrap();
-    let tensor = container.tensor("layers.3.attn.wq_b.weight").unwrap().data;
+    let tokenizer = container.tokenizer().unwrap().unwrap().len();
+    let at = tokenizer_end(&container, &fs::read(path).unwrap()) - tokenizer;
+    let tensor = container.dense_place("layers.3.attn.wq_b.weight").unwrap();
     let record = container.expert(2, 5).unwrap();
-    let of = |part: &[u8]| (place(&container, part), part.len() as u64);
     let expert = Part::Expert {
         layer: 2,
         expert: 5,
     };
     [
-        (Part::Tokenizer, of(tokenizer)),
-        (Part::Tensor("layers.3.attn.wq_b.weight".into()), of(tensor)),
-        (expert, of(record)),
+        (Part::Tokenizer, at as u64, tokenizer as u64),
+        (
+            Part::Tensor("layers.3.attn.wq_b.weight".into()),
+            tensor.offset,
+            tensor.bytes,
+        ),
+        (
+            expert,
+            container.records().offset(2, 5),
+            record.len() as u64,
+        ),
     ]
-    .map(|(part, (offset, bytes))| (part, offset, bytes))
     .to_vec()
 }
 
@@ -78,8 +87,7 @@ fn bytes_between_the_parts_are_looked_at_and_mended_too() {
     let (_folder, path, good) = demo();
     let container = Container::open(&path).unwrap();
     // Behind the tokenizer, which does not end where a tensor may begin.
-    let tokenizer = container.tokenizer().unwrap();
-    let gap = place(&container, tokenizer) as usize + tokenizer.len();
+    let gap = tokenizer_end(&container, &good);
     assert!(!gap.is_multiple_of(64));
     drop(container);
     let mut bytes = good.clone();
@@ -356,10 +364,9 @@ fn a_code_of_fp8_that_is_no_number_is_kept_counted_and_never_used() {
     folder.write();
     folder.convert().unwrap();
     let container = Container::open(&folder.out()).unwrap();
-    assert_eq!(
-        container.tensor(dense).unwrap().data,
-        folder.tensors[dense].data
-    );
+    let place = container.dense_place(dense).unwrap();
+    let stored = &fs::read(folder.out()).unwrap()[place.offset as usize..][..place.bytes as usize];
+    assert_eq!(stored, folder.tensors[dense].data);
     let file = folder.out().display().to_string();
     let says = |error: Error, tensor: &str, at: &str| {
         let error = error.to_string();
@@ -369,12 +376,14 @@ fn a_code_of_fp8_that_is_no_number_is_kept_counted_and_never_used() {
             "{error}"
         );
     };
-    says(container.verify_tensor(dense).unwrap_err(), dense, "777");
+    says(container.read(dense).unwrap_err(), dense, "777");
+    let in_pieces = container.read_in_pieces(dense, &mut |_| Ok(()));
+    says(in_pieces.unwrap_err(), dense, "777");
     for _ in 0..2 {
         says(container.expert(1, 2).unwrap_err(), record, "99");
     }
     container.expert(1, 1).unwrap();
-    container.verify_tensor("layers.1.attn.wkv.weight").unwrap();
+    container.read("layers.1.attn.wkv.weight").unwrap();
     let report = check(&folder.out(), Depth::Full);
     assert!(report.damaged.is_empty());
     assert_eq!(report.suspicious.len(), 2, "{:?}", report.suspicious);

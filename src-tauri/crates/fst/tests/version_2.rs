@@ -46,7 +46,7 @@ fn opened_as(set: &Original, checkpoint: &Checkpoint, folder: &Path) -> Containe
         } else {
             data.clone()
         };
-        assert_eq!(tensor.data, expected, "{name}");
+        assert_eq!(container.read(name).unwrap(), expected, "{name}");
         seen += 1;
     }
     let dense = checkpoint
@@ -59,7 +59,7 @@ fn opened_as(set: &Original, checkpoint: &Checkpoint, folder: &Path) -> Containe
     assert_eq!(layers * experts, set.main.blocks.len());
     for (number, block) in set.main.blocks.iter().enumerate() {
         let record = container.expert(number / experts, number % experts);
-        assert_eq!(record.unwrap(), block);
+        assert_eq!(record.unwrap(), *block);
     }
     container
 }
@@ -119,8 +119,12 @@ fn the_order_of_the_directory_means_nothing() {
     set.hc.as_mut().unwrap().tensors.rotate_left(5);
     let other = tempfile::tempdir().unwrap();
     let second = Container::open(&set.save(other.path())).unwrap();
-    for (name, tensor) in first.tensors() {
-        assert_eq!(tensor.data, second.tensor(name).unwrap().data, "{name}");
+    for (name, _) in first.tensors() {
+        assert_eq!(
+            first.read(name).unwrap(),
+            second.read(name).unwrap(),
+            "{name}"
+        );
     }
     assert_ne!(first.identity(), second.identity());
 }
@@ -362,7 +366,7 @@ fn sidecars_lie_beside_the_link_or_beside_what_it_leads_to() {
     symlink(&main, &link).unwrap();
     // Beside the target, under the target's name.
     let container = Container::open(&link).unwrap();
-    assert!(container.tokenizer().is_some());
+    assert!(container.tokenizer_bytes().is_some());
     // As in a cache: the files have other names and only the links belong together.
     let blobs = folder.path().join("blobs");
     fs::create_dir(&blobs).unwrap();

@@ -1,7 +1,6 @@
 //! The embedding: one row for each token, so it is never worth memory of its own.
 //!
-//! A row is read from the file when it is wanted, through the system's page cache: 8 KB for each token of DeepSeek V4 Flash. It is not taken from the
-//! mapping, because a file that is cut short while it is open would then end the process instead of the answer.
+//! A row is read from the file when it is wanted, through the system's page cache: 8 KB for each token of DeepSeek V4 Flash.
 //!
 //! Nothing but the check of its bytes needs all of it, and the first answer does not wait for that: a gigabyte is read and checked beside it, and
 //! the answer is done when the check is ([`Embedding::settle`]). Where the check fails, the next row is an error, and so is every one after it.
@@ -16,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use fastar_fst::{Container, Dtype};
 use fastar_kernels::threads;
 
-use super::weights::{Loader, Weight};
+use super::weights::{Loader, Rows, Weight};
 use crate::pager::{Dense, Disk, Source, check_unkept, read_whole};
 use crate::{Cancel, Error, Result};
 
@@ -29,12 +28,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The rows.
 pub struct Embedding {
-    weight: Weight,
-    /// The file they stay in; none where they are in memory.
-    file: Option<Disk>,
+    rows: Home,
     check: Option<Check>,
     /// When the file had been written to last as its bytes were found to be right, apart from what `check` found.
     right: Mutex<Option<Written>>,
+}
+
+/// Where the rows are.
+enum Home {
+    Memory(Weight),
+    File(Rows, Disk),
 }
 
 /// When a file was last written to, where the system tells.
@@ -58,9 +61,7 @@ impl Embedding {
     /// Whether its rows are read from the file one by one: they must stand alone in it, without scales that belong to several rows.
     pub fn stays_in_file(container: &Container) -> bool {
         container.file().is_some()
-            && container
-                .dense_places()
-                .any(|place| place.name == Self::NAME)
+            && container.dense_place(Self::NAME).is_some()
             && container
                 .tensor(Self::NAME)
                 .is_some_and(|t| matches!(t.dtype, Dtype::F32 | Dtype::Bf16 | Dtype::Q8_0))
@@ -85,8 +86,7 @@ impl Embedding {
         if dense.is_none() || !Self::stays_in_file(container) {
             let weight = Loader::resident(container, dense).matrix(Self::NAME, vocab, columns)?;
             return Ok(Self {
-                weight,
-                file: None,
+                rows: Home::Memory(weight),
                 check: None,
                 right: Mutex::default(),
             });
@@ -94,10 +94,9 @@ impl Embedding {
         let file = open(container)?;
         let written = file.modified();
         let bytes = container
-            .dense_places()
-            .find(|place| place.name == Self::NAME)
+            .dense_place(Self::NAME)
             .map_or(0, |place| place.bytes);
-        let weight = Loader::checked(container).matrix(Self::NAME, vocab, columns)?;
+        let rows = Rows::find(container, Self::NAME, vocab, columns)?;
         let (check, right) = match bytes <= at_once {
             true => {
                 check_unkept(container, &file, Self::NAME, &|| false)?;
@@ -106,8 +105,7 @@ impl Embedding {
             false => (Some(Check::start(container)?), None),
         };
         Ok(Self {
-            weight,
-            file: Some(file),
+            rows: Home::File(rows, file),
             check,
             right: Mutex::new(right),
         })
@@ -122,19 +120,21 @@ impl Embedding {
         (buffer, out): (&mut Vec<u8>, &mut [f32]),
         cancel: &Cancel,
     ) -> Result<()> {
-        let Some(file) = &self.file else {
-            self.weight.view(bytes).row(token as usize, out);
-            return Ok(());
+        let (rows, file) = match &self.rows {
+            Home::Memory(weight) => {
+                weight.view(bytes).row(token as usize, out);
+                return Ok(());
+            }
+            Home::File(rows, file) => (rows, file),
         };
-        let Some(place) = self.weight.row_place(token as usize) else {
-            unreachable!("only rows that stand alone stay in the file");
+        let Some((at, length)) = rows.place(token as usize) else {
+            unreachable!("the token was checked against the vocabulary");
         };
-        buffer.resize(place.len(), 0);
+        buffer.resize(length, 0);
         self.checked(container, file, cancel, || {
-            read_whole(file, buffer, place.start as u64)
-                .map_err(|error| unreadable(container, &error))
+            read_whole(file, buffer, at).map_err(|error| unreadable(container, &error))
         })?;
-        match self.weight.row_view(buffer) {
+        match rows.view(buffer) {
             Some(row) => row.row(0, out),
             None => unreachable!("the shape was checked when the model was loaded"),
         }
@@ -143,7 +143,7 @@ impl Embedding {
 
     /// Waits for the check that goes on beside the first answer: what was answered until then is right, or this is an error.
     pub fn settle(&self, container: &Container, cancel: &Cancel) -> Result<()> {
-        let Some(file) = &self.file else {
+        let Home::File(_, file) = &self.rows else {
             return Ok(());
         };
         while self.check.as_ref().is_some_and(Check::goes_on) {
@@ -304,7 +304,7 @@ mod tests {
             .find(|place| place.name == Embedding::NAME)
             .map(|place| place.offset..place.offset + place.bytes)
             .unwrap();
-        let bytes = container.bytes()[place.start as usize..place.end as usize].to_vec();
+        let bytes = container.read(Embedding::NAME).unwrap();
         let write = |at: u64, bytes: &[u8]| {
             // Clocks of file systems tick slower than this.
             std::thread::sleep(Duration::from_millis(30));
@@ -360,7 +360,7 @@ mod tests {
             .find(|place| place.name == Embedding::NAME)
             .map(|place| place.offset + place.bytes - 1)
             .unwrap();
-        let last = container.bytes()[place as usize];
+        let last = *container.read(Embedding::NAME).unwrap().last().unwrap();
         let mut file = std::fs::File::options()
             .write(true)
             .open(model.path())
@@ -450,7 +450,9 @@ mod tests {
             file.set_modified(then).unwrap();
             Ok(())
         };
-        let disk = embedding.file.as_ref().unwrap();
+        let Home::File(_, disk) = &embedding.rows else {
+            panic!("a large one stays in the file");
+        };
         let checked = embedding.checked(&container, disk, &Cancel::default(), &mut touched);
         let error = checked.unwrap_err().to_string();
         assert!(

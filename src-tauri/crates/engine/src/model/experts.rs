@@ -3,6 +3,8 @@
 //! The one place that obtains expert records. The expert layer says which experts it wants, in ascending order, and gets them in batches, as they are
 //! there; it does not know from where: a container in memory has them at hand, one on disk pages them ([`Pager`]).
 
+use std::borrow::Cow;
+
 use fastar_fst::{Container, ExpertLayout};
 use fastar_kernels::matrix::Matrix;
 
@@ -79,9 +81,13 @@ impl<'a> Requested<'a> {
             Source::Paged(mut pages, layout) => {
                 return visit_pages(&mut pages, layout, self.wanted, order, each);
             }
-            Source::Container(container, layer) => {
-                &move |expert| record(container.expert(layer, expert)?, container.expert_layout())
-            }
+            Source::Container(container, layer) => &move |expert| {
+                let layout = container.expert_layout();
+                match container.expert(layer, expert)? {
+                    Cow::Borrowed(bytes) => record(bytes, layout),
+                    Cow::Owned(_) => Err(Error::Input("The experts of a file are paged.".into())),
+                }
+            },
             Source::Dense(all, bytes) => {
                 &move |expert| Ok(all[expert].each_ref().map(|w| w.view(bytes)))
             }

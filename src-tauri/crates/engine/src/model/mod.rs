@@ -431,7 +431,7 @@ impl Model {
     fn dense_bytes(&self) -> &[u8] {
         match &self.dense {
             Some(dense) => dense.bytes(),
-            None => self.container.bytes(),
+            None => self.container.in_memory().unwrap_or_default(),
         }
     }
 

@@ -68,10 +68,10 @@ impl Mtp {
         state: &mut AttentionState,
         work: &mut Work,
     ) -> Result<()> {
-        // Its weights are not kept in memory of their own.
+        // Those of its weights that were read by themselves are copies.
         let cancel = Cancel::default();
         let pass = Pass {
-            bytes: model.container.bytes(),
+            bytes: model.container.in_memory().unwrap_or_default(),
             ..model.pass(&cancel)
         };
         let (c, bytes) = (&model.config, pass.bytes);

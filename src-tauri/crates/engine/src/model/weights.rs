@@ -1,13 +1,15 @@
 //! Finding and checking the tensors of a model in its container.
 //!
-//! A [`Weight`] remembers where a matrix lies in the bytes of all dense weights, which are the container's or those that were read into memory
-//! ([`Dense`]); [`Weight::view`] makes it a [`Matrix`] again without a copy. The few that a file of version 2 keeps in sidecars are copied.
+//! A [`Weight`] remembers where a matrix lies in the bytes of all dense weights, which are those of a container in memory or those that were read
+//! from its file ([`Dense`]); [`Weight::view`] makes it a [`Matrix`] again without a copy. The few that are not among them (a file of version 2
+//! keeps some in sidecars) are copied.
 //! Small vectors are expanded to `f32` once. Shapes and types are checked here and nowhere later.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fastar_fst::{Container, Dtype, ExpertMatrix, Tensor};
+use fastar_fst::{Container, Dtype, ExpertMatrix, Tensor, tensor_bytes};
 use fastar_kernels::format::bf16;
 use fastar_kernels::matrix::{Elements, Matrix, Scales};
 
@@ -29,7 +31,7 @@ pub struct Weight {
 enum Place {
     /// In the bytes of all dense weights.
     Shared(Range<usize>),
-    /// Here: they came from a sidecar file.
+    /// Here: they were read by themselves.
     Copied(Arc<[u8]>),
 }
 
@@ -60,21 +62,48 @@ impl Weight {
             None => unreachable!("the shape was checked when the model was loaded"),
         }
     }
+}
 
-    /// Where a row lies in the bytes of all dense weights; none where rows share scales or are elsewhere.
-    pub fn row_place(&self, row: usize) -> Option<Range<usize>> {
-        match (&self.data, &self.scale) {
-            (Place::Shared(all), None) => {
-                let bytes = all.len() / self.rows.max(1);
-                let start = all.start + row * bytes;
-                (row < self.rows).then_some(start..start + bytes)
-            }
-            _ => None,
+/// A matrix that stays in the file and of which one row is read at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    count: usize,
+    columns: usize,
+    dtype: Dtype,
+    /// Where the first one is in the file, and the bytes of each.
+    first: u64,
+    bytes: usize,
+}
+
+impl Rows {
+    /// Finds a tensor [rows, columns] whose rows stand alone, without scales that belong to several of them. Reads nothing.
+    pub fn find(container: &Container, name: &str, rows: usize, columns: usize) -> Result<Self> {
+        let tensor = tensor(container, name)?;
+        if tensor.shape != [rows, columns] {
+            return Err(wrong_shape(name, tensor.shape, &[rows, columns]));
+        }
+        let place = container.dense_place(name);
+        let bytes = tensor_bytes(tensor.dtype, &[columns]);
+        match (place, bytes, tensor.dtype) {
+            (Some(place), Some(bytes), Dtype::F32 | Dtype::Bf16 | Dtype::Q8_0) => Ok(Self {
+                count: rows,
+                columns,
+                dtype: tensor.dtype,
+                first: place.offset,
+                bytes,
+            }),
+            _ => Err(no_matrix(name, tensor.dtype, false, rows, columns)),
         }
     }
 
-    /// The matrix of one row, from the bytes at [`Weight::row_place`].
-    pub fn row_view<'a>(&self, bytes: &'a [u8]) -> Option<Matrix<'a>> {
+    /// Where a row is in the file, and its length; none if there are not so many.
+    pub fn place(&self, row: usize) -> Option<(u64, usize)> {
+        let at = self.first + row as u64 * self.bytes as u64;
+        (row < self.count).then_some((at, self.bytes))
+    }
+
+    /// The matrix of one row, from the bytes that are at its [place](Rows::place).
+    pub fn view<'a>(&self, bytes: &'a [u8]) -> Option<Matrix<'a>> {
         matrix(self.dtype, 1, self.columns, bytes, None)
     }
 }
@@ -120,8 +149,25 @@ fn matrix<'a>(
 pub struct Loader<'a> {
     container: &'a Container,
     dense: Option<&'a Dense>,
-    /// What is asked for has been checked already.
-    checked: bool,
+}
+
+/// A tensor that was found.
+struct Found<'a> {
+    dtype: Dtype,
+    shape: &'a [usize],
+    /// Its bytes, which have been checked.
+    data: Cow<'a, [u8]>,
+    /// Where those are among all dense weights.
+    shared: Option<Range<usize>>,
+}
+
+impl Found<'_> {
+    fn place(self) -> Place {
+        match self.shared {
+            Some(range) => Place::Shared(range),
+            None => Place::Copied(self.data.into()),
+        }
+    }
 }
 
 impl<'a> Loader<'a> {
@@ -130,31 +176,12 @@ impl<'a> Loader<'a> {
         Self {
             container,
             dense: None,
-            checked: false,
-        }
-    }
-
-    /// For what stays in the container's file and has been checked while others were read into memory.
-    pub fn checked(container: &'a Container) -> Self {
-        Self {
-            container,
-            dense: None,
-            checked: true,
         }
     }
 
     /// The same where tensors have been read into memory and checked already.
     pub fn resident(container: &'a Container, dense: Option<&'a Dense>) -> Self {
-        Self {
-            container,
-            dense,
-            checked: false,
-        }
-    }
-
-    /// Where tensors lie that are not elsewhere.
-    fn bytes(&self) -> &'a [u8] {
-        self.dense.map_or(self.container.bytes(), Dense::bytes)
+        Self { container, dense }
     }
 
     /// Whether the indexer's weights are there.
@@ -163,33 +190,30 @@ impl<'a> Loader<'a> {
     }
 
     /// Finds a tensor and checks its bytes: loading reads every dense weight once, and a damaged one is named here, not met later.
-    fn find(&self, name: &str) -> Result<Tensor<'a>> {
-        let mut tensor = self.container.tensor(name).ok_or_else(|| {
-            Error::Tensor(format!(
-                "The model file has no tensor {name}. Convert the checkpoint again."
-            ))
-        })?;
-        match self.resident_bytes(tensor.data) {
-            Some(data) => tensor.data = data,
-            None if self.checked && tensor.dtype != Dtype::F8E4m3 => {}
-            None => self.container.verify_tensor(name)?,
+    fn find(&self, name: &str) -> Result<Found<'a>> {
+        let tensor = tensor(self.container, name)?;
+        let found = |data, shared| Found {
+            dtype: tensor.dtype,
+            shape: tensor.shape,
+            data,
+            shared,
+        };
+        let place = self.container.dense_place(name);
+        if let Some((place, dense)) = place.zip(self.dense)
+            && let Some(range) = dense.place(place.offset, place.bytes as usize)
+        {
+            let data = Cow::Borrowed(&dense.bytes()[range.clone()]);
+            return Ok(found(data, Some(range)));
         }
-        Ok(tensor)
-    }
-
-    /// The same bytes in memory of our own, if they have been read there.
-    fn resident_bytes(&self, data: &[u8]) -> Option<&'a [u8]> {
-        let dense = self.dense?;
-        let place = range_in(self.container.bytes(), data)?;
-        let range = dense.place(place.start as u64, place.len())?;
-        Some(&dense.bytes()[range])
-    }
-
-    fn place(&self, tensor: &Tensor<'_>) -> Place {
-        match range_in(self.bytes(), tensor.data) {
-            Some(range) => Place::Shared(range),
-            None => Place::Copied(tensor.data.into()),
-        }
+        let data = self.container.read(name)?;
+        let shared = match (self.dense, self.container.in_memory(), place) {
+            (None, Some(_), Some(place)) => {
+                let start = place.offset as usize;
+                Some(start..start + data.len())
+            }
+            _ => None,
+        };
+        Ok(found(data, shared))
     }
 
     /// A matrix [rows, columns] in any stored precision, with its scales.
@@ -204,31 +228,27 @@ impl<'a> Loader<'a> {
         }
         let scale = match tensor.dtype {
             Dtype::F8E4m3 | Dtype::Fp4Packed => {
-                let scale_name = format!("{}scale", name.trim_end_matches("weight"));
-                let scale = self.find(&scale_name)?;
-                Some((scale.dtype, self.place(&scale)))
+                Some(self.find(&format!("{}scale", name.trim_end_matches("weight")))?)
             }
             _ => None,
         };
-        let weight = Weight {
+        let scales = scale.as_ref().map(|scale| (scale.dtype, &*scale.data));
+        if matrix(tensor.dtype, rows, columns, &tensor.data, scales).is_none() {
+            return Err(no_matrix(
+                name,
+                tensor.dtype,
+                scale.is_some(),
+                rows,
+                columns,
+            ));
+        }
+        Ok(Weight {
             rows,
             columns,
             dtype: tensor.dtype,
-            data: self.place(&tensor),
-            scale,
-        };
-        let scales = weight
-            .scale
-            .as_ref()
-            .map(|(dtype, place)| (*dtype, place.of(self.bytes())));
-        if matrix(weight.dtype, rows, columns, tensor.data, scales).is_none() {
-            return Err(Error::Tensor(format!(
-                "Tensor {name} of the model file is stored as {:?}{}, which does not make a [{rows}, {columns}] matrix.",
-                tensor.dtype,
-                if scales.is_some() { " with scales" } else { "" }
-            )));
-        }
-        Ok(weight)
+            data: tensor.place(),
+            scale: scale.map(|scale| (scale.dtype, scale.place())),
+        })
     }
 
     /// A BF16 or F32 tensor of `shape`, expanded.
@@ -289,13 +309,19 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Where a slice of `bytes` lies in them; none if it is elsewhere.
-fn range_in(bytes: &[u8], slice: &[u8]) -> Option<Range<usize>> {
-    let (all, part) = (bytes.as_ptr_range(), slice.as_ptr_range());
-    (all.start <= part.start && part.end <= all.end).then(|| {
-        let start = part.start as usize - all.start as usize;
-        start..start + slice.len()
+fn tensor<'a>(container: &'a Container, name: &str) -> Result<Tensor<'a>> {
+    container.tensor(name).ok_or_else(|| {
+        Error::Tensor(format!(
+            "The model file has no tensor {name}. Convert the checkpoint again."
+        ))
     })
+}
+
+fn no_matrix(name: &str, dtype: Dtype, scales: bool, rows: usize, columns: usize) -> Error {
+    Error::Tensor(format!(
+        "Tensor {name} of the model file is stored as {dtype:?}{}, which does not make a [{rows}, {columns}] matrix.",
+        if scales { " with scales" } else { "" }
+    ))
 }
 
 fn wrong_shape(name: &str, found: &[usize], expected: &[usize]) -> Error {

@@ -50,7 +50,7 @@ impl Dense {
             .collect();
         let spans = spans(
             tensors.iter().map(|t| t.offset..t.offset + t.bytes),
-            container.bytes().len() as u64,
+            container.length(),
         );
         let len = spans.last().map_or(0, |s| s.arena + length(&s.file));
         let arena = Arena::new(len).map_err(|error| {
@@ -131,7 +131,7 @@ impl Dense {
         let places = container.dense_places();
         let wanted = places.filter(|place| place.bytes > 0 && wanted(place.name));
         let ranges = wanted.map(|t| t.offset..t.offset + t.bytes);
-        let spans = spans(ranges, container.bytes().len() as u64);
+        let spans = spans(ranges, container.length());
         spans
             .last()
             .map_or(0, |s| (s.arena + length(&s.file)) as u64)
@@ -172,7 +172,7 @@ pub fn check(
     name: &str,
     stopped: &dyn Fn() -> bool,
 ) -> Result<()> {
-    let Some(tensor) = container.dense_places().find(|t| t.name == name) else {
+    let Some(tensor) = container.dense_place(name) else {
         return Ok(());
     };
     let refused = |error| {
@@ -184,7 +184,7 @@ pub fn check(
     let mut hasher = Hasher::new();
     let all = spans(
         std::iter::once(tensor.offset..tensor.offset + tensor.bytes),
-        container.bytes().len() as u64,
+        container.length(),
     );
     for span in all {
         for start in span.file.clone().step_by(PIECE) {
@@ -263,17 +263,17 @@ mod tests {
     }
 
     #[test]
-    fn tensors_are_those_of_the_mapping_and_others_are_not_read() {
+    fn tensors_are_those_of_the_file_and_others_are_not_read() {
         let model = tiny(&Tiny::default()).convert();
         let container = Container::open(&model.path()).unwrap();
         let disk = Disk::new(container.file().unwrap()).unwrap();
         let dense = Dense::read(&container, &disk, |name| name.starts_with("layers.2.")).unwrap();
         let mut found = 0;
         for place in container.dense_places() {
-            let tensor = container.tensor(place.name).unwrap();
+            let tensor = container.read(place.name).unwrap();
             let at = dense.place(place.offset, place.bytes as usize);
             if place.name.starts_with("layers.2.") {
-                assert!(dense.bytes()[at.unwrap()] == *tensor.data, "{}", place.name);
+                assert!(dense.bytes()[at.unwrap()] == *tensor, "{}", place.name);
                 found += 1;
             }
         }

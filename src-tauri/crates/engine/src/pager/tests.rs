@@ -94,8 +94,9 @@ impl Bench {
         Pager::new(records, Box::new(self.clone()), SIZES, slots, true).unwrap()
     }
 
-    fn expert(&self, layer: usize, expert: u32) -> &[u8] {
-        self.container.expert(layer, expert as usize).unwrap()
+    fn expert(&self, layer: usize, expert: u32) -> Vec<u8> {
+        let record = self.container.expert(layer, expert as usize);
+        record.unwrap().into_owned()
     }
 
     fn order(&self) -> Vec<usize> {

@@ -1,28 +1,30 @@
-//! An open container: mapped, checked, borrowed from.
+//! An open container: checked, and read from.
 
 mod checked;
 mod file;
 mod open;
 mod places;
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use serde_json::Value;
+use twox_hash::xxhash3_64::Hasher;
 
-use crate::error::{Result, shown_path};
-use crate::format::{Entry, Metadata};
+use crate::error::{Error, Result, shown_path};
+use crate::format::{Entry, HEADER_BYTES, Metadata};
 use crate::layout::{EffortTable, ExpertLayout, Tensor};
 
 use file::is_version_2;
-pub(crate) use file::{Bytes, map};
+pub(crate) use file::{Bytes, open};
 pub use places::{DensePlace, Records};
 
-/// An open container, mapped read-only; cheap to share between threads.
+/// An open container; cheap to share between threads.
 ///
-/// The file must not be truncated by anyone while it is open: the system answers a read behind the new end by ending the process.
-/// Replacing the file (as [`convert`](crate::convert) does) is safe, the old content stays readable.
+/// What opening it does not need is read when it is asked for, by the number of the open file: another file that takes its name (as
+/// [`convert`](crate::convert) does) changes nothing, and one that was cut short meanwhile is an error.
 pub struct Container {
     bytes: Bytes,
     /// The file, for error messages.
@@ -32,7 +34,6 @@ pub struct Container {
     config: Value,
     config_text: Vec<u8>,
     tokenizer: Text,
-    tokenizer_checksum: u64,
     metadata: Metadata,
     entries: Vec<Entry>,
     /// Which file each entry is in: 0 is this one, then `sidecars`. Empty when all are here.
@@ -47,13 +48,13 @@ pub struct Container {
     by_name: Vec<usize>,
     layers: usize,
     experts: usize,
-    /// One bit per expert: checksum seen to match.
+    /// One bit per expert: checksum seen to match. For bytes in memory, which cannot change.
     verified: Vec<AtomicU64>,
 }
 
-/// tokenizer.json: a part of the file, or one of its own.
+/// tokenizer.json: a part of the file with its checksum, or a file of its own.
 enum Text {
-    Here(Range<u64>),
+    Here(Range<u64>, u64),
     Own(Option<Vec<u8>>),
 }
 
@@ -78,8 +79,8 @@ impl Container {
 
     fn open_file(path: &Path, tokenizer: Tokenizer) -> Result<Self> {
         let name = shown_path(path);
-        let bytes = map(path)?;
-        if is_version_2(&bytes) {
+        let bytes = open(path)?;
+        if is_version_2(&bytes.start(8)?) {
             return Self::version_2(path, bytes, name);
         }
         Self::new(bytes, name, tokenizer)
@@ -105,11 +106,30 @@ impl Container {
     }
 
     /// tokenizer.json byte for byte, if the checkpoint had one.
-    pub fn tokenizer(&self) -> Option<&[u8]> {
+    pub fn tokenizer(&self) -> Result<Option<Cow<'_, [u8]>>> {
         match &self.tokenizer {
-            Text::Here(range) => Some(self.part(range)).filter(|text| !text.is_empty()),
-            Text::Own(text) => text.as_deref(),
+            Text::Here(range, _) if range.is_empty() => Ok(None),
+            Text::Here(range, checksum) => {
+                let text = self.bytes.read(range.clone())?;
+                match Hasher::oneshot(&text) == *checksum {
+                    true => Ok(Some(text)),
+                    false => Err(Error::Checksum {
+                        name: self.name.clone(),
+                        what: "its tokenizer".into(),
+                    }),
+                }
+            }
+            Text::Own(text) => Ok(text.as_deref().map(Cow::Borrowed)),
         }
+    }
+
+    /// Bytes of tokenizer.json, if the checkpoint had one.
+    pub fn tokenizer_bytes(&self) -> Option<u64> {
+        let bytes = match &self.tokenizer {
+            Text::Here(range, _) => Some(range.end - range.start).filter(|bytes| *bytes > 0),
+            Text::Own(text) => text.as_ref().map(|text| text.len() as u64),
+        };
+        bytes
     }
 
     /// A dense tensor by its original name (`layers.0.attn.wq_a.weight`), scales by theirs (`....scale`).
@@ -170,10 +190,17 @@ impl Container {
         (self.layers, self.experts)
     }
 
-    /// All bytes of the file. Every record and tensor is a slice of them, so a user can remember where its tensors lie, except those that
-    /// version 2 keeps in sidecars.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// All bytes of a container in memory, in which every record and tensor has its place; none for a file.
+    pub fn in_memory(&self) -> Option<&'static [u8]> {
+        match self.bytes {
+            Bytes::Static(bytes) => Some(bytes),
+            Bytes::File { .. } => None,
+        }
+    }
+
+    /// Bytes of the main file, without sidecars.
+    pub fn length(&self) -> u64 {
+        self.bytes.length()
     }
 
     /// Size in bytes, sidecars included.
@@ -181,7 +208,7 @@ impl Container {
         self.sidecars
             .iter()
             .chain([&self.bytes])
-            .map(|bytes| bytes.len() as u64)
+            .map(Bytes::length)
             .sum()
     }
 
@@ -194,6 +221,16 @@ impl Container {
     /// Version of the format.
     pub fn version(&self) -> u32 {
         self.version
+    }
+
+    /// The bytes of the header.
+    pub(crate) fn start(&self) -> Result<Vec<u8>> {
+        Ok(self.bytes.start(HEADER_BYTES as u64)?.into_owned())
+    }
+
+    /// Fills `buffer` with the bytes of the main file from `at` on.
+    pub(crate) fn fill(&self, buffer: &mut [u8], at: u64) -> Result<()> {
+        self.bytes.fill(buffer, at)
     }
 
     pub(crate) fn metadata(&self) -> &Metadata {
@@ -213,7 +250,7 @@ impl Container {
     /// Where tokenizer.json is in this file, if it is in it.
     pub(crate) fn tokenizer_place(&self) -> Option<Range<u64>> {
         match &self.tokenizer {
-            Text::Here(range) if !range.is_empty() => Some(range.clone()),
+            Text::Here(range, _) if !range.is_empty() => Some(range.clone()),
             _ => None,
         }
     }
@@ -236,19 +273,18 @@ impl Container {
 
     fn view(&self, index: usize) -> Tensor<'_> {
         let entry = &self.entries[index];
-        let bytes: &[u8] = match self.sources.get(index) {
-            None | Some(0) => &self.bytes,
-            Some(sidecar) => &self.sidecars[sidecar - 1],
-        };
         Tensor {
             dtype: entry.dtype,
             shape: &entry.shape,
-            data: &bytes[entry.offset as usize..(entry.offset + entry.bytes) as usize],
+            bytes: entry.bytes,
         }
     }
 
-    /// A part whose range was checked against the file when it was opened.
-    fn part(&self, range: &Range<u64>) -> &[u8] {
-        &self.bytes[range.start as usize..range.end as usize]
+    /// The file that an entry is in.
+    fn source(&self, index: usize) -> &Bytes {
+        match self.sources.get(index) {
+            None | Some(0) => &self.bytes,
+            Some(sidecar) => &self.sidecars[sidecar - 1],
+        }
     }
 }

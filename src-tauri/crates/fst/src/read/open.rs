@@ -11,9 +11,16 @@ use super::file::{Bytes, check_start};
 use super::places::codes;
 use super::{Container, Records, Text, Tokenizer};
 use crate::error::{Error, Result, json_problem, shown};
-use crate::format::{Entry, Header, Metadata, Source, VERSION, decode_directory, index_checksum};
+use crate::format::{
+    Entry, HEADER_BYTES, Header, Metadata, Source, VERSION, decode_directory, index_checksum,
+};
 use crate::layout::EffortTable;
 use crate::v2;
+
+/// Most bytes of the index, which is read as a whole: that of DeepSeek V4 Flash has less than one million.
+const MOST_INDEX_BYTES: u64 = 256 << 20;
+/// Most bytes of tokenizer.json; that of DeepSeek V4 has 8 million.
+const MOST_TOKENIZER_BYTES: u64 = 256 << 20;
 
 impl Container {
     pub(super) fn version_2(path: &Path, bytes: Bytes, name: String) -> Result<Self> {
@@ -35,7 +42,6 @@ impl Container {
             config: model.config,
             config_text,
             tokenizer: Text::Own(model.tokenizer),
-            tokenizer_checksum: 0,
             metadata: Metadata {
                 creator: "the original FaStar".to_owned(),
                 source: Source::default(),
@@ -64,9 +70,10 @@ impl Container {
             name: name.clone(),
             what,
         };
-        let header_bytes = check_start(&bytes, &name)?;
+        let start = bytes.start(HEADER_BYTES as u64)?;
+        let header_bytes = check_start(&start, &name)?;
         let header = Header::decode(header_bytes).map_err(damaged)?;
-        let actual = bytes.len() as u64;
+        let actual = bytes.length();
         if header.file_bytes != actual {
             return Err(Error::Length {
                 name,
@@ -75,23 +82,31 @@ impl Container {
             });
         }
         let map = header.map().map_err(damaged)?;
-        let index = map.index();
-        if index.end > actual || map.records.end > actual {
+        let end = map.index().end.max(map.records.end);
+        if end > actual {
             return Err(damaged(format!(
-                "its parts end at {} and the file at {actual}",
-                index.end.max(map.records.end)
+                "its parts end at {end} and the file at {actual}"
             )));
         }
         // The index and the records are inside the file; the tensors are checked with the directory.
+        let place = map.config.start..map.checksums.end;
+        if place.end - place.start > MOST_INDEX_BYTES {
+            return Err(damaged(format!(
+                "its index has {} bytes and at most {MOST_INDEX_BYTES} are allowed",
+                place.end - place.start
+            )));
+        }
+        let index = bytes.read(place.clone())?;
         let part = |range: &Range<u64>| {
-            usize::try_from(range.start)
-                .ok()
-                .zip(usize::try_from(range.end).ok())
-                .and_then(|(start, end)| bytes.get(start..end))
-                .ok_or_else(|| damaged("a part lies outside the file".into()))
+            let [start, end] = [range.start, range.end].map(|at| at.checked_sub(place.start));
+            let range = start
+                .zip(end)
+                .map(|(start, end)| start as usize..end as usize);
+            range
+                .and_then(|range| index.get(range))
+                .ok_or_else(|| damaged("a part lies outside its index".into()))
         };
-        let index = part(&(map.config.start..map.checksums.end))?;
-        if index_checksum(header_bytes, index) != header.index_checksum {
+        if index_checksum(header_bytes, &index) != header.index_checksum {
             return Err(Error::Index { name });
         }
         let config: Value = serde_json::from_slice(part(&map.config)?)
@@ -131,16 +146,23 @@ impl Container {
             checksums: Some(sums.iter().map(|sum| u64::from_le_bytes(*sum)).collect()),
             codes: codes(&metadata.layout),
         };
-        let tokenizer = part(&map.tokenizer)?;
-        let tokenizer_checksum = match tokenizer {
-            [] => 0,
-            text => Hasher::oneshot(text),
-        };
-        if required == Tokenizer::Whole && tokenizer_checksum != header.tokenizer_checksum {
-            return Err(Error::Checksum {
-                name,
-                what: "its tokenizer".into(),
-            });
+        if header.tokenizer_bytes > MOST_TOKENIZER_BYTES {
+            return Err(damaged(format!(
+                "its tokenizer has {} bytes and at most {MOST_TOKENIZER_BYTES} are allowed",
+                header.tokenizer_bytes
+            )));
+        }
+        if required == Tokenizer::Whole {
+            let checksum = match header.tokenizer_bytes {
+                0 => 0,
+                _ => Hasher::oneshot(&bytes.read(map.tokenizer.clone())?),
+            };
+            if checksum != header.tokenizer_checksum {
+                return Err(Error::Checksum {
+                    name,
+                    what: "its tokenizer".into(),
+                });
+            }
         }
         let entries =
             decode_directory(part(&map.directory)?, header.tensors, actual).map_err(damaged)?;
@@ -173,8 +195,7 @@ impl Container {
             identity: header.index_checksum,
             config_text: part(&map.config)?.to_vec(),
             config,
-            tokenizer: Text::Here(map.tokenizer),
-            tokenizer_checksum: header.tokenizer_checksum,
+            tokenizer: Text::Here(map.tokenizer, header.tokenizer_checksum),
             metadata,
             entries,
             sources: Vec::new(),

@@ -1,5 +1,5 @@
-//! Where the parts of a container lie in its file and what their bytes must be, for the container itself and for a reader that fetches them past the
-//! mapping.
+//! Where the parts of a container lie in its file and what their bytes must be, for the container itself and for a reader that fetches them in its
+//! own way.
 //!
 //! Here, and nowhere else, FP8 codes that are no numbers are refused: whichever way a file came, its weights pass here before anything is
 //! multiplied with them, and products take such a code for 480 (see [`e4m3_nan`]). A conversion keeps them as they are, and
@@ -107,15 +107,15 @@ impl Records {
 }
 
 impl Container {
-    /// The open file; none for a container in memory. Its content is that of the mapping even after another file took its name.
+    /// The open file; none for a container in memory. Its content stays what it was after another file took its name.
     pub fn file(&self) -> Option<&File> {
         match &self.bytes {
-            Bytes::Mapped(_, file) => Some(file),
+            Bytes::File { file, .. } => Some(file),
             Bytes::Static(_) => None,
         }
     }
 
-    /// Where the expert records lie. Checking one with this does not touch the mapping.
+    /// Where the expert records lie, and what they must be.
     pub fn records(&self) -> &Records {
         &self.records
     }
@@ -131,6 +131,18 @@ impl Container {
                 offset: entry.offset,
                 bytes: entry.bytes,
             })
+    }
+
+    /// Where a dense tensor lies in this file; none if there is none of that name here.
+    pub fn dense_place(&self, name: &str) -> Option<DensePlace<'_>> {
+        let index = self.find(name)?;
+        let entry = &self.entries[index];
+        let is_here = self.sources.get(index).is_none_or(|source| *source == 0);
+        is_here.then_some(DensePlace {
+            name: &entry.name,
+            offset: entry.offset,
+            bytes: entry.bytes,
+        })
     }
 
     /// Checks bytes of a dense tensor that were read elsewhere.

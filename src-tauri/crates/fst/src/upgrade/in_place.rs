@@ -29,8 +29,7 @@ use super::relay::Relay;
 use super::{UNFINISHED, is_unfinished, metadata, of_version_2, target};
 use crate::error::{Error, Result, shown, shown_path};
 use crate::format::{
-    Entry, HEADER_BYTES, Header, MAGIC, TENSOR_ALIGNMENT, VERSION, align, encode_directory,
-    index_checksum,
+    Entry, Header, MAGIC, TENSOR_ALIGNMENT, VERSION, align, encode_directory, index_checksum,
 };
 use crate::layout::ExpertLayout;
 use crate::read::Container;
@@ -93,8 +92,8 @@ pub(super) fn upgrade(
 }
 
 fn version_of(path: &Path) -> Result<Option<u32>> {
-    let bytes = crate::read::map(path)?;
-    Ok(bytes
+    let start = crate::read::open(path)?.start(8)?;
+    Ok(start
         .first_chunk::<8>()
         .filter(|start| start.starts_with(&MAGIC))
         .map(|start| u32::from_le_bytes([start[4], start[5], start[6], start[7]])))
@@ -140,10 +139,9 @@ fn plan(
             blocks.bytes
         )));
     }
-    let main_bytes = from.bytes().len() as u64;
+    let main_bytes = from.length();
     for (name, _) in from.tensors() {
-        progress(0, main_bytes)?;
-        from.verify_tensor(name)?;
+        from.read_in_pieces(name, &mut |_| progress(0, main_bytes))?;
     }
     for (layer, expert) in (0..layers).flat_map(|l| (0..experts).map(move |e| (l, e))) {
         progress(0, main_bytes)?;
@@ -155,12 +153,12 @@ fn plan(
         experts,
         bank,
         stride,
-        header: from.bytes()[..HEADER_BYTES].to_vec(),
+        header: from.start()?,
         config: String::from_utf8_lossy(from.config_text()).into_owned(),
         tensors: Vec::new(),
         moves: Vec::new(),
         sidecars: Default::default(),
-        tokenizer: from.tokenizer().map(Hasher::oneshot),
+        tokenizer: from.tokenizer()?.map(|text| Hasher::oneshot(&text)),
         tokenizer_at: from.tokenizer_place(),
         metadata: Some(metadata(from, path, layout, true)),
         checksums: from.checksums_place(),

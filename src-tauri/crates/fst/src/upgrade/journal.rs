@@ -13,6 +13,7 @@
 //! A state is u64 number, u64 records begun, u64 checksum of the record in the journal, u64 1 once all records are done, u64 XXH3-64 of
 //! these. The valid one with the higher number counts.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
@@ -244,31 +245,37 @@ impl Journal {
             Ok(_) => {}
             Err(_) => return Ok(None),
         }
-        let bytes = crate::read::map(&path)?;
+        let bytes = crate::read::open(&path)?;
         let damaged = || Error::Damaged {
             name: shown_path(&path),
             what: "it is not the journal of an upgrade any more".into(),
         };
+        let start = bytes.start(24)?;
         let field = |at: usize| -> Option<u64> {
-            Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+            Some(u64::from_le_bytes(start.get(at..at + 8)?.try_into().ok()?))
         };
         let length = field(8).ok_or_else(damaged)?;
-        if !(bytes.starts_with(MAGIC) || bytes.starts_with(OLDER_MAGIC)) || length > MOST_PLAN_BYTES
+        if !(start.starts_with(MAGIC) || start.starts_with(OLDER_MAGIC)) || length > MOST_PLAN_BYTES
         {
             return Err(damaged());
         }
-        let json = bytes.get(24..24 + length as usize).ok_or_else(damaged)?;
-        if Some(Hasher::oneshot(json)) != field(16) {
+        let json = bytes.get(24..24 + length)?.ok_or_else(damaged)?;
+        if Some(Hasher::oneshot(&json)) != field(16) {
             return Err(damaged());
         }
-        let plan: Plan = serde_json::from_slice(json).map_err(|_| damaged())?;
+        let plan: Plan = serde_json::from_slice(&json).map_err(|_| damaged())?;
         if !plan.can_be() {
             return Err(damaged());
         }
         let (states, table, payload) = places(&plan, length);
-        let state = [states, states + PAGE]
-            .into_iter()
-            .filter_map(|at| State::decode(bytes.get(at as usize..)?))
+        let mut kept = Vec::new();
+        for at in [states, states + PAGE] {
+            let end = bytes.length().min(at.saturating_add(PAGE));
+            kept.extend(bytes.get(at..end)?);
+        }
+        let state = kept
+            .iter()
+            .filter_map(|bytes| State::decode(bytes))
             .filter(|state| state.begun <= (plan.layers * plan.experts) as u64)
             .filter(|state| state.number < u64::MAX)
             .max_by_key(|state| state.number)
@@ -285,12 +292,12 @@ impl Journal {
 
     /// The record in the journal, if it is whole.
     pub fn record(&self) -> Result<Option<Vec<u8>>> {
-        let bytes = crate::read::map(&self.path)?;
-        let start = self.payload as usize;
-        let record = bytes.get(start..start + self.plan.blocks.bytes);
+        let bytes = crate::read::open(&self.path)?;
+        let end = self.payload + self.plan.blocks.bytes as u64;
+        let record = bytes.get(self.payload..end)?;
         Ok(record
             .filter(|r| Hasher::oneshot(r) == self.state.checksum)
-            .map(<[u8]>::to_vec))
+            .map(Cow::into_owned))
     }
 
     /// Checksums of all records, once they are done.

@@ -12,6 +12,8 @@ mod relay;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+use std::hash::Hasher as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -81,13 +83,13 @@ fn beside(
             dtype: tensor.dtype,
             shape: tensor.shape.to_vec(),
             offset: 0,
-            bytes: tensor.data.len() as u64,
+            bytes: tensor.bytes,
             checksum: 0,
         })
         .collect();
     let plan = Plan::new(Contents {
         config: from.config_text().to_vec(),
-        tokenizer: from.tokenizer().map(<[u8]>::to_vec),
+        tokenizer: from.tokenizer()?.map(Cow::into_owned),
         metadata: metadata(&from, path, layout, false),
         tensors,
         layers,
@@ -131,15 +133,15 @@ fn write(
         .map_err(failed)?;
     let mut sums = Vec::with_capacity(plan.tensors().len());
     for entry in plan.tensors() {
-        from.verify_tensor(&entry.name)?;
-        let data = from.tensor(&entry.name).map_or(&[][..], |t| t.data);
-        let mut at = entry.offset;
-        for piece in data.chunks(1 << 20) {
+        let (mut at, mut hasher) = (entry.offset, Hasher::new());
+        from.read_in_pieces(&entry.name, &mut |piece| {
             progress(at, total)?;
+            hasher.write(piece);
             partial.write(at, piece).map_err(failed)?;
             at += piece.len() as u64;
-        }
-        sums.push(Hasher::oneshot(data));
+            Ok(())
+        })?;
+        sums.push(hasher.finish());
     }
     let layout = &plan.metadata().layout;
     let mut relay = Relay::new(from.expert_layout(), layout);
@@ -149,7 +151,7 @@ fn write(
     for (layer, expert) in (0..layers).flat_map(|l| (0..experts).map(move |e| (l, e))) {
         let at = plan.record(records.len());
         progress(at, total)?;
-        relay.record(from.expert(layer, expert)?, &mut record);
+        relay.record(&from.expert(layer, expert)?, &mut record);
         partial.write(at, &record).map_err(failed)?;
         records.push(Hasher::oneshot(&record));
     }

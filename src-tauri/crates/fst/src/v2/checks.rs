@@ -1,5 +1,6 @@
 //! Whether the files of a model of version 2 belong together and are right, as far as values tell.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use super::config::Sizes;
@@ -7,13 +8,14 @@ use super::file::{Entry, File, Key, Stored};
 use super::{Side, problem};
 use crate::error::{Result, shown_path};
 use crate::layout::Dtype;
+use crate::read::Bytes;
 
 /// Norm weights of V4 are about 1; those of the published main file are about 40 times too small.
 const SMALLEST_MEAN: f64 = 0.3;
 /// Same tensors of two files agree much better than this, those of two models much worse.
 const SMALLEST_CORRELATION: f64 = 0.5;
 
-type Data<'a> = dyn Fn(Key) -> Option<(&'a Entry, &'a [u8])> + 'a;
+type Data<'a> = dyn Fn(Key) -> Result<Option<(&'a Entry, Cow<'static, [u8]>)>> + 'a;
 
 fn values(entry: &Entry, data: &[u8]) -> Vec<f32> {
     match entry.stored {
@@ -52,8 +54,8 @@ pub(super) fn norms(name: &str, sizes: &Sizes, data: &Data<'_>, sidecar: bool) -
     for tid in [3, 4] {
         let (mut sum, mut count) = (0.0, 0usize);
         for layer in 0..sizes.layers {
-            if let Some((entry, bytes)) = data((tid, layer as u16, 0)) {
-                let all = values(entry, bytes);
+            if let Some((entry, bytes)) = data((tid, layer as u16, 0))? {
+                let all = values(entry, &bytes);
                 sum += all.iter().map(|v| f64::from(v.abs())).sum::<f64>();
                 count += all.len();
             }
@@ -82,10 +84,10 @@ pub(super) fn belongs(
     side: Side,
     main_name: &str,
     main: &File,
-    main_bytes: &[u8],
+    main_bytes: &Bytes,
     name: &str,
     sidecar: &File,
-    bytes: &[u8],
+    bytes: &Bytes,
 ) -> Result<()> {
     let kinds: &[u32] = match side {
         Side::Hc => &[23, 25, 26, 28, 29, 31],
@@ -94,14 +96,12 @@ pub(super) fn belongs(
     let mut best: Option<f64> = None;
     for tid in kinds {
         let (mut xy, mut xx, mut yy) = (0.0, 0.0, 0.0);
-        for (key, _) in sidecar.entries.iter().filter(|(key, _)| key.0 == *tid) {
-            let (Some((a, x)), Some((b, y))) = (
-                super::data_of(main, main_bytes, *key),
-                super::data_of(sidecar, bytes, *key),
-            ) else {
+        for (key, b) in sidecar.entries.iter().filter(|(key, _)| key.0 == *tid) {
+            let Some(a) = main.entries.get(key) else {
                 continue;
             };
-            let (x, y) = (values(&a, x), values(&b, y));
+            let x = values(a, &super::data_of(a, main_bytes, main_name)?);
+            let y = values(b, &super::data_of(b, bytes, name)?);
             if x.len() != y.len() {
                 continue;
             }
@@ -135,10 +135,10 @@ pub(super) fn e4m3(name: &str, sizes: &Sizes, data: &Data<'_>) -> Result<()> {
     let mut layers = vec![0, last / 2, last];
     layers.dedup();
     for layer in layers {
-        let Some((entry, bytes)) = data((5, layer as u16, 0)) else {
+        let Some((entry, bytes)) = data((5, layer as u16, 0))? else {
             continue;
         };
-        let all = values(entry, bytes);
+        let all = values(entry, &bytes);
         let zeros = all.iter().filter(|v| **v == 0.0).count();
         let share = zeros as f64 / all.len().max(1) as f64;
         if DAMAGE.contains(&share) {
@@ -152,29 +152,34 @@ pub(super) fn e4m3(name: &str, sizes: &Sizes, data: &Data<'_>) -> Result<()> {
 }
 
 /// The table of the hash layers: its length and every id in it.
-pub(super) fn table(at: &Path, bytes: &[u8], sizes: &Sizes) -> Result<()> {
+pub(super) fn table(at: &Path, bytes: &Bytes, sizes: &Sizes) -> Result<()> {
     let name = shown_path(at);
     let needed = sizes
         .hashed
         .checked_mul(sizes.vocab)
         .and_then(|n| n.checked_mul(sizes.experts_per_token))
-        .and_then(|n| n.checked_mul(4));
-    if needed != Some(bytes.len()) {
+        .and_then(|n| u64::try_from(n).ok()?.checked_mul(4));
+    if needed != Some(bytes.length()) {
         return Err(problem(format!(
             "{name} is incomplete or belongs to another model: it has {} bytes, and {} layers of {} tokens with {} experts need {}. Download it again.",
-            bytes.len(),
+            bytes.length(),
             sizes.hashed,
             sizes.vocab,
             sizes.experts_per_token,
             needed.map_or("more than there can be".to_owned(), |n| n.to_string())
         )));
     }
-    let bad = bytes
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .map(|b| i32::from_le_bytes(*b))
-        .find(|id| usize::try_from(*id).map_or(true, |id| id >= sizes.experts));
+    let mut bad = None;
+    bytes.each_piece(0..bytes.length(), &mut |piece| {
+        let mut ids = piece
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|b| i32::from_le_bytes(*b));
+        let wrong = |id: &i32| usize::try_from(*id).map_or(true, |id| id >= sizes.experts);
+        bad = bad.or_else(|| ids.find(wrong));
+        Ok(())
+    })?;
     match bad {
         Some(id) => Err(problem(format!(
             "{name} belongs to another model or is damaged: it names expert {id}, and there are {}. Download it again.",

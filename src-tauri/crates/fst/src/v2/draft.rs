@@ -36,18 +36,12 @@ pub(super) fn is_draft(file: &File) -> bool {
 
 /// Reads header and directory of `path`; none if it is a file of another kind.
 pub fn draft(path: &Path) -> Result<Option<Draft>> {
-    let bytes = crate::read::map(path)?;
+    let bytes = crate::read::open(path)?;
     let name = shown_path(path);
-    let old = bytes.starts_with(b"FST\0\x02\0\0\0");
-    if !old {
+    if bytes.start(8)?[..] != *b"FST\0\x02\0\0\0" {
         return Ok(None);
     }
-    let file = File::parse(
-        super::first_page(&bytes, &name)?,
-        &bytes,
-        bytes.len() as u64,
-        &name,
-    )?;
+    let file = File::parse(&bytes, &name)?;
     if !is_draft(&file) {
         return Ok(None);
     }
@@ -63,7 +57,7 @@ pub fn draft(path: &Path) -> Result<Option<Draft>> {
         noise_token: file.r2,
         vocab,
         hidden,
-        file_bytes: bytes.len() as u64,
+        file_bytes: bytes.length(),
     }))
 }
 

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
 use crate::layout::Dtype;
+use crate::read::Bytes;
 
 pub(crate) const HEADER_BYTES: usize = 128;
 const ENTRY_BYTES: u64 = 64;
 const PAGE: u64 = 4096;
+/// The directory is read as a whole; that of DeepSeek V4 Flash has less than 100,000.
+const MOST_DIRECTORY_BYTES: u64 = 64 << 20;
 /// Layer number of what belongs to the whole model.
 pub(crate) const GLOBAL: u16 = 0xFFFF;
 
@@ -51,13 +54,17 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Reads header and directory. `length` is the file's whole length; `bytes` may be shorter as long as the directory is in it.
-    pub fn parse(
-        header: &[u8; HEADER_BYTES],
-        bytes: &[u8],
-        length: u64,
-        name: &str,
-    ) -> Result<Self> {
+    /// Reads header and directory.
+    pub fn parse(bytes: &Bytes, name: &str) -> Result<Self> {
+        let length = bytes.length();
+        let start = bytes.start(HEADER_BYTES as u64)?;
+        let Some(header) = start.first_chunk::<HEADER_BYTES>() else {
+            return Err(Error::Length {
+                name: name.to_owned(),
+                expected: HEADER_BYTES as u64,
+                actual: length,
+            });
+        };
         let damaged = |what: String| Error::Damaged {
             name: name.to_owned(),
             what,
@@ -89,7 +96,9 @@ impl File {
             .checked_mul(ENTRY_BYTES)
             .and_then(|size| size.checked_add(directory));
         let Some(directory_end) = directory_end.filter(|&end| {
-            directory >= HEADER_BYTES as u64 && end <= length && end <= bytes.len() as u64
+            directory >= HEADER_BYTES as u64
+                && end <= length
+                && end - directory <= MOST_DIRECTORY_BYTES
         }) else {
             return Err(damaged(format!(
                 "its directory of {count} tensors at {directory} does not fit into {length} bytes"
@@ -143,7 +152,7 @@ impl File {
                 }
             }
         }
-        let raw = &bytes[directory as usize..directory_end as usize];
+        let raw = bytes.read(directory..directory_end)?;
         for (index, raw) in raw
             .as_chunks::<{ ENTRY_BYTES as usize }>()
             .0

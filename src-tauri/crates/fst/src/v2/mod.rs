@@ -27,6 +27,7 @@ mod draft;
 pub(crate) mod file;
 mod names;
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -137,18 +138,10 @@ fn problem(message: String) -> Error {
     Error::Original { message }
 }
 
-fn first_page<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8; HEADER_BYTES]> {
-    bytes.first_chunk().ok_or_else(|| Error::Length {
-        name: name.to_owned(),
-        expected: HEADER_BYTES as u64,
-        actual: bytes.len() as u64,
-    })
-}
-
 /// Reads what belongs to the main file `path`, whose bytes are `main`.
-pub(crate) fn open(path: &Path, main: &[u8]) -> Result<Model> {
+pub(crate) fn open(path: &Path, main: &Bytes) -> Result<Model> {
     let name = shown_path(path);
-    let file = File::parse(first_page(main, &name)?, main, main.len() as u64, &name)?;
+    let file = File::parse(main, &name)?;
     refuse_other_kinds(&file, &name)?;
     if file.layers > file.entries.len() as u64 {
         return Err(missing(&name, "most of its tensors"));
@@ -164,7 +157,7 @@ pub(crate) fn open(path: &Path, main: &[u8]) -> Result<Model> {
                 side.content()
             )));
         }
-        let bytes = crate::read::map(&at)?;
+        let bytes = crate::read::open(&at)?;
         Ok(Some((at, bytes)))
     };
     let mut opened: Vec<(Side, PathBuf, Opened)> = Vec::new();
@@ -194,23 +187,19 @@ pub(crate) fn open(path: &Path, main: &[u8]) -> Result<Model> {
             .find_map(|(i, (_, _, o))| o.file.entries.get(&key).map(|e| (i + 1, e)))
             .or_else(|| file.entries.get(&key).map(|e| (0, e)))
     };
-    let bytes_of = |source: Source| -> &[u8] {
+    let bytes_of = |source: Source| -> &Bytes {
         match source {
             0 => main,
             n => &opened[n - 1].2.bytes,
         }
     };
     let data = |key: Key| {
-        find(key).map(|(source, entry)| {
-            let bytes = bytes_of(source);
-            (
-                entry,
-                &bytes[entry.offset as usize..(entry.offset + entry.bytes) as usize],
-            )
-        })
+        find(key)
+            .map(|(source, entry)| Ok((entry, data_of(entry, bytes_of(source), &name)?)))
+            .transpose()
     };
-    let ratios = data((40, GLOBAL, 0))
-        .map(|(entry, bytes)| checks::ratios(entry, bytes))
+    let ratios = data((40, GLOBAL, 0))?
+        .map(|(entry, bytes)| checks::ratios(entry, &bytes))
         .transpose()
         .map_err(|what| damaged(&name, what))?;
     let sizes = config::Sizes::read(
@@ -290,7 +279,7 @@ pub(crate) fn open(path: &Path, main: &[u8]) -> Result<Model> {
         opened
             .iter()
             .find(|(s, ..)| *s == side)
-            .map(|(_, at, o)| (shown_path(at), &o.file, &*o.bytes))
+            .map(|(_, at, o)| (shown_path(at), &o.file, &o.bytes))
     };
     checks::norms(&name, &sizes, &data, side_file(Side::Norm).is_some())?;
     for side in [Side::Hc, Side::Norm] {
@@ -329,16 +318,23 @@ pub(crate) fn open(path: &Path, main: &[u8]) -> Result<Model> {
     let identity = {
         use std::hash::Hasher as _;
         let mut hasher = Hasher::new();
-        hasher.write(&main[..file.directory_end as usize]);
-        hasher.write(&(main.len() as u64).to_le_bytes());
+        let hash = |hasher: &mut Hasher, bytes: &Bytes, range| {
+            bytes.each_piece(range, &mut |piece| {
+                hasher.write(piece);
+                Ok(())
+            })
+        };
+        hash(&mut hasher, main, 0..file.directory_end)?;
+        hasher.write(&main.length().to_le_bytes());
         // The header and directory of two models of the same sizes are the same; some weights tell them apart.
         for key in [(0, GLOBAL, 0), (9, 0, 0)] {
-            if let Some((_, bytes)) = data_of(&file, main, key) {
-                hasher.write(&bytes[..bytes.len().min(1 << 22)]);
+            if let Some(entry) = file.entries.get(&key) {
+                let end = entry.offset + entry.bytes.min(1 << 22);
+                hash(&mut hasher, main, entry.offset..end)?;
             }
         }
         for bytes in &sidecars {
-            hasher.write(bytes);
+            hash(&mut hasher, bytes, 0..bytes.length())?;
         }
         hasher.finish()
     };
@@ -358,10 +354,16 @@ pub(crate) fn open(path: &Path, main: &[u8]) -> Result<Model> {
     })
 }
 
-fn data_of<'a>(file: &File, bytes: &'a [u8], key: Key) -> Option<(file::Entry, &'a [u8])> {
-    let entry = file.entries.get(&key)?;
-    let data = bytes.get(entry.offset as usize..(entry.offset + entry.bytes) as usize)?;
-    Some((entry.clone(), data))
+/// The bytes of a tensor whose values are looked at, of which none is large.
+fn data_of(entry: &file::Entry, bytes: &Bytes, name: &str) -> Result<Cow<'static, [u8]>> {
+    const MOST: u64 = 1 << 30;
+    if entry.bytes > MOST {
+        return Err(damaged(
+            name,
+            format!("a small tensor has {} bytes", entry.bytes),
+        ));
+    }
+    bytes.read(entry.offset..entry.offset + entry.bytes)
 }
 
 fn damaged(name: &str, what: String) -> Error {
@@ -400,18 +402,15 @@ fn refuse_other_kinds(file: &File, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn open_sidecar(side: Side, at: &Path, bytes: &[u8], main: &File) -> Result<File> {
+fn open_sidecar(side: Side, at: &Path, bytes: &Bytes, main: &File) -> Result<File> {
     let name = shown_path(at);
-    if bytes[..bytes.len().min(HEADER_BYTES)]
-        .iter()
-        .all(|b| *b == 0)
-    {
+    if bytes.start(HEADER_BYTES as u64)?.iter().all(|b| *b == 0) {
         return Err(problem(format!(
             "{name} was never finished: it should hold {}. Download it again.",
             side.content()
         )));
     }
-    let file = File::parse(first_page(bytes, &name)?, bytes, bytes.len() as u64, &name)?;
+    let file = File::parse(bytes, &name)?;
     if file.layers != main.layers {
         return Err(problem(format!(
             "{name} belongs to another model: it is for {} layers and the main file has {}. Download the whole set again.",
