@@ -125,11 +125,10 @@ impl Container {
 
     /// Bytes of tokenizer.json, if the checkpoint had one.
     pub fn tokenizer_bytes(&self) -> Option<u64> {
-        let bytes = match &self.tokenizer {
+        match &self.tokenizer {
             Text::Here(range, _) => Some(range.end - range.start).filter(|bytes| *bytes > 0),
             Text::Own(text) => text.as_ref().map(|text| text.len() as u64),
-        };
-        bytes
+        }
     }
 
     /// A dense tensor by its original name (`layers.0.attn.wq_a.weight`), scales by theirs (`....scale`).
