@@ -197,12 +197,6 @@ impl Prefetch {
     pub fn demanded(&mut self, experts: usize, together: bool) {
         self.accounts[usize::from(together)].demanded += experts as f64;
     }
-
-    /// How likely such a guess comes true.
-    pub fn likelihood(&self, guess: Guess) -> f64 {
-        self.rank(guess)
-            .map_or(0.0, |(rank, _)| self.ranks[rank].precision())
-    }
 }
 
 #[cfg(test)]
@@ -309,8 +303,12 @@ mod tests {
         assert!(prefetch.wants(Sight::BeforeAttention));
         // Nine in ten is much for one token, and not enough for a chunk.
         assert!(!prefetch.consider(5, Guess::Tokens(5)));
-        assert!((prefetch.likelihood(Guess::Tokens(4)) - 0.9).abs() < 0.05);
-        assert_eq!(prefetch.likelihood(Guess::Tokens(2)), BY_TOKENS[1]);
+        let precision = |guess| {
+            let (rank, _) = prefetch.rank(guess).unwrap_or_default();
+            prefetch.ranks[rank].precision()
+        };
+        assert!((precision(Guess::Tokens(4)) - 0.9).abs() < 0.05);
+        assert_eq!(precision(Guess::Tokens(2)), BY_TOKENS[1]);
         assert!(prefetch.consider(3, FIRST));
         assert!(!prefetch.consider(3, Guess::Rank(Sight::BeforeAttention, 2)));
     }

@@ -69,7 +69,7 @@ pub(super) struct Table {
     free: Vec<u32>,
     demand: VecDeque<u32>,
     certain: VecDeque<u32>,
-    guesses: VecDeque<(u32, Guess)>,
+    guesses: VecDeque<u32>,
     /// What a chunk will take in layer `coming_to`, in ascending order.
     coming: VecDeque<u32>,
     coming_to: usize,
@@ -269,7 +269,7 @@ impl Table {
         for (rank, expert) in experts.iter().enumerate() {
             let (page, guess) = (self.page(layer, *expert), Guess::Rank(sight, rank));
             if !self.resident(page) && self.prefetch.consider(page, guess) {
-                self.guesses.push_back((page, guess));
+                self.guesses.push_back(page);
             }
         }
     }
@@ -334,7 +334,7 @@ impl Table {
     /// Guesses about a layer that are not being read yet are not read any more.
     fn forget_guesses(&mut self, layer: usize) {
         let (of_layer, prefetch) = (self.of_layer(layer), &mut self.prefetch);
-        self.guesses.retain(|(page, _)| {
+        self.guesses.retain(|page| {
             let late = of_layer.contains(page);
             if late {
                 prefetch.withdrawn(*page);
@@ -391,7 +391,7 @@ impl Table {
             if self.resident(page) {
                 continue;
             }
-            if let Some(slot) = self.slot_for_guess(page, 1.0, counts) {
+            if let Some(slot) = self.slot_for_guess(counts) {
                 return Some(self.start(page, slot, Origin::Certain, counts));
             }
         }
@@ -412,13 +412,12 @@ impl Table {
             };
             return Some(self.start(page, slot, Origin::Guess, counts));
         }
-        while let Some((page, guess)) = self.guesses.pop_front() {
+        while let Some(page) = self.guesses.pop_front() {
             if self.resident(page) {
                 self.prefetch.withdrawn(page);
                 continue;
             }
-            let likelihood = self.prefetch.likelihood(guess);
-            if let Some(slot) = self.slot_for_guess(page, likelihood, counts) {
+            if let Some(slot) = self.slot_for_guess(counts) {
                 return Some(self.start(page, slot, Origin::Guess, counts));
             }
             self.prefetch.withdrawn(page);
@@ -494,9 +493,10 @@ impl Table {
         Some(slot as usize)
     }
 
-    /// A slot for what is not waited for: a free one, or that of something colder than the guess is worth. What came now and left again before its
-    /// layer asks would be read twice, so where nothing more can be kept there is none.
-    fn slot_for_guess(&mut self, page: u32, likelihood: f64, counts: &Counts) -> Option<usize> {
+    /// A slot for what is not waited for: a free one, or that of the coldest page, however hot that is. A guess that comes true would have taken it
+    /// a moment later anyway, and how many may be wrong is bounded. What came now and left again before its layer asks would be read
+    /// twice, so where nothing more can be kept there is none.
+    fn slot_for_guess(&mut self, counts: &Counts) -> Option<usize> {
         if let Some(slot) = self.free.pop() {
             return Some(slot as usize);
         }
@@ -504,11 +504,6 @@ impl Table {
             return None;
         }
         let slot = self.policy.victim(self.layer)?;
-        // One use to come counts like one just made.
-        let worth = self.policy.heat(page) + likelihood;
-        if self.policy.heat(self.slots[slot].page) >= worth {
-            return None;
-        }
         self.evict(slot, counts);
         Some(slot)
     }
@@ -674,6 +669,36 @@ mod tests {
         table.begin(4, &[(0, 1)], &counts);
         assert_eq!(read(&mut table), [32]);
         assert!(!table.is_whole(26) && table.is_whole(24));
+    }
+
+    #[test]
+    fn what_is_foreseen_takes_the_place_of_what_is_hot() {
+        let counts = Counts::new(4, 16, 1);
+        let mut table = Table::new(4, 8, 2, 8, true);
+        // Four pairs are in all slots, used in every step: far hotter than what was never used.
+        for _ in 0..20 {
+            table.step();
+            for layer in 0..4 {
+                let pair = [(0, 1), (1, 1)];
+                table.begin(layer, &pair, &counts);
+                while let Some(job) = table.next_job(&counts) {
+                    table.finish(job, Ok(()), &counts);
+                }
+                table.end(&pair);
+            }
+        }
+        table.step();
+        let certain = table.page(3, 6);
+        table.foresee(certain);
+        table.guess(2, Sight::BeforeAttention, &[5]);
+        let jobs: Vec<_> = std::iter::from_fn(|| {
+            let job = table.next_job(&counts)?;
+            table.finish(job, Ok(()), &counts);
+            Some((job.page, job.origin))
+        })
+        .collect();
+        let guessed = table.page(2, 5);
+        assert_eq!(jobs, [(certain, Origin::Certain), (guessed, Origin::Guess)]);
     }
 
     #[test]

@@ -424,7 +424,7 @@ fn a_read_that_stands_back_is_woken_when_a_layer_asks_for_it() {
 }
 
 #[test]
-fn a_guess_never_takes_the_place_of_something_hotter() {
+fn a_guess_takes_the_place_of_what_is_coldest() {
     let (bench, _model) = Bench::new();
     let pager = bench.pager(4);
     // Much demand, so that guesses may waste something. Two experts are used again and again; the two others in slots were used once.
@@ -443,8 +443,8 @@ fn a_guess_never_takes_the_place_of_something_hotter() {
     };
     assert_eq!((resident().len(), &resident()[..2]), (4, &[0, 1][..]));
     let read = pager.statistics().misses;
-    // A use is worth half after 50 tokens, a guess 0.6 at first.
-    for _ in 0..60 {
+    // Hot or not, and read once.
+    for _ in 0..3 {
         pager.step(1);
         pager.guess(3, Sight::BeforeAttention, &[5]);
         take(&bench, &pager, 0, &[0, 1]).unwrap();
@@ -549,10 +549,12 @@ fn a_warm_start_fills_free_slots_and_evicts_nothing() {
     let pager = bench.pager(4);
     take(&bench, &pager, 0, &[0, 1]).unwrap();
     pager.warm(&[(9, 5.0), (30, 4.0), (0, 3.5), (17, 3.0), (18, 2.0)]);
-    bench.until(|| pager.statistics().filled == 4 && pager.hottest().len() == 4);
-    let mut pages: Vec<u32> = pager.hottest().iter().map(|(page, _)| *page).collect();
-    pages.sort_unstable();
-    assert_eq!(pages, [0, 1, 9, 30]);
+    // What is on the list and not in memory yet is among the hottest as well.
+    bench.until(|| {
+        let mut pages: Vec<u32> = pager.hottest().iter().map(|(page, _)| *page).collect();
+        pages.sort_unstable();
+        pages == [0, 1, 9, 30]
+    });
     assert_eq!(
         pager.statistics().warm_bytes,
         2 * bench.container.records().bytes() as u64
