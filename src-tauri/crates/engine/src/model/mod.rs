@@ -352,7 +352,7 @@ impl Model {
         };
         pager.step(tokens.len());
         // A long chunk takes most experts of these layers; they would only push each other out.
-        if tokens.len() > moe::FEW {
+        if tokens.len() > crate::pager::FEW {
             return;
         }
         for (layer, block) in self.layers.iter().enumerate() {

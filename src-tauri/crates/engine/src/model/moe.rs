@@ -17,11 +17,8 @@ use super::indexer::largest;
 use super::pass::Pass;
 use super::weights::{Loader, Weight};
 use crate::Result;
-use crate::pager::Sight;
+use crate::pager::{FEW, Sight};
 pub use ahead::Ahead;
-
-/// Up to this many tokens keep the outputs of all their experts apart, so that experts can come in any order: for Flash 16 KB each.
-pub const FEW: usize = 8;
 
 /// How a token's experts are chosen.
 enum Choice {
@@ -169,7 +166,7 @@ impl Moe {
         let calls_of = |place: usize| place.checked_sub(1).map_or(0, |p| ends[p])..ends[place];
         let batch = &mut work.batch;
         if n <= FEW {
-            // Outputs lie at the places of their calls; the shared expert is computed beside those that come first.
+            // Experts may come in any order: outputs (16 KB each for Flash) lie at the places of their calls; the shared expert is computed beside those that come first.
             work.shared_down.resize(n * d, 0.0);
             batch.down.resize(calls.len() * d, 0.0);
             let mut shared = Some(shared(&mut work.shared_down));

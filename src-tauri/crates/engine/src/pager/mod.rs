@@ -44,6 +44,8 @@ pub use statistics::{LayerStatistics, Statistics, StepStatistics};
 use table::{Table, Want};
 pub use trace::Recording;
 
+/// A pass of more tokens than this is a chunk of a prompt: it takes many experts of each layer.
+pub const FEW: usize = 8;
 /// While a layer waits for the disk, it looks this often whether it was stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -142,7 +144,7 @@ impl Pager {
     /// A step begins: one token of an answer or a chunk of a prompt.
     pub fn step(&self, tokens: usize) {
         self.shared.counts.step(tokens);
-        self.shared.lock().step();
+        self.shared.lock().step(tokens);
     }
 
     /// The step is computed, so many tokens.

@@ -11,7 +11,8 @@
 //! most often lately is used. That is known from small caches without content, one for each, that see a sample of the experts
 //! (miniature simulation, Waldspurger et al. 2017).
 //!
-//! A use costs O(log slots), an eviction [`CANDIDATES`] times that. Memory is fixed: a few numbers for each expert of the model and trees over
+//! A use costs O(log slots), an eviction [`CANDIDATES`] times that, or [`CANDIDATES_OF_CHUNK`] times while a chunk of a prompt is read, which takes
+//! that long anyway. Memory is fixed: a few numbers for each expert of the model and trees over
 //! the slots. Sums of faded uses are kept as logarithms on a scale that moves with time, so they neither need touching while they fade nor
 //! overflow, however long the run.
 //!
@@ -28,6 +29,8 @@ const FIRST: usize = 4;
 const CANDIDATES: usize = 16;
 /// Most slots looked at while a chunk goes through the layers, for one that it has used.
 const CANDIDATES_OF_CHUNK: usize = 512;
+/// A pass of up to so many tokens is like one of one.
+const FEW: usize = super::FEW;
 /// How much the position in the round of layers counts.
 const ORDER: f64 = 0.1;
 /// The same for a chunk, which takes most experts when it comes to their layer.
@@ -47,13 +50,15 @@ const BETTER: f64 = 0.98;
 pub struct Policy {
     layers: usize,
     experts: usize,
-    /// Passes through the layers. A pass of one token ages what it knows by one; one of a chunk does so layer by layer ([`Policy::chunk`]).
+    /// Passes through the layers. A pass of one token ages what it knows by one; one of a chunk does so layer by layer ([`Policy::reach`]).
     clock: f64,
     /// For each half-life and (layer, expert): log2 of its uses, each times 2^(time of use / half-life).
     sums: [Vec<f64>; HALF_LIVES.len()],
     miniatures: [Miniature; HALF_LIVES.len()],
-    /// The pass is that of a chunk.
+    /// The pass is that of a chunk of a prompt.
     in_chunk: bool,
+    /// The layer that the pass has come to.
+    reached: Option<usize>,
     looked_at: Vec<(usize, f64)>,
     /// The half-life in use.
     used: usize,
@@ -74,6 +79,7 @@ impl Policy {
             sums: std::array::from_fn(|_| vec![f64::NEG_INFINITY; all]),
             miniatures: std::array::from_fn(|_| Miniature::new(all, slots)),
             in_chunk: false,
+            reached: None,
             looked_at: Vec::with_capacity(slots.min(CANDIDATES_OF_CHUNK)),
             used: FIRST,
             looked: 0.0,
@@ -82,10 +88,16 @@ impl Policy {
         }
     }
 
+    /// A pass of so many tokens begins.
+    pub fn begin(&mut self, tokens: usize) {
+        self.advance(1);
+        self.in_chunk = tokens > FEW;
+        self.reached = None;
+    }
+
     /// So many more passes have begun.
-    pub fn advance(&mut self, passes: usize) {
+    fn advance(&mut self, passes: usize) {
         self.clock += passes as f64;
-        self.in_chunk = false;
         if self.clock - self.looked >= LOOK_EVERY {
             self.looked = self.clock;
             self.look();
@@ -115,11 +127,13 @@ impl Policy {
         }
     }
 
-    /// `layer` comes to a chunk of so many tokens: what was used there before ages by all of them, and becomes a better victim.
-    pub fn chunk(&mut self, layer: usize, tokens: usize) {
-        self.in_chunk = true;
-        // The pass has aged it by one.
-        let more = tokens.saturating_sub(1) as f64;
+    /// The pass comes to `layer` with so many tokens: what was used there before ages by all of them, and becomes a better victim.
+    pub fn reach(&mut self, layer: usize, tokens: usize) {
+        self.reached = Some(layer);
+        if tokens < 2 {
+            return; // The pass has aged it by one.
+        }
+        let more = (tokens - 1) as f64;
         let pages = layer * self.experts..(layer + 1) * self.experts;
         for (sums, half_life) in self.sums.iter_mut().zip(HALF_LIVES) {
             sums[pages.clone()]
@@ -201,7 +215,8 @@ impl Policy {
             self.coldest.set(slot, f64::INFINITY);
             let page = self.pages[slot];
             // The coldest that the chunk has used, if there is one.
-            if self.in_chunk && page as usize / self.experts <= layer {
+            let of_page = page as usize / self.experts;
+            if self.in_chunk && self.reached.is_some_and(|reached| of_page <= reached) {
                 best = Some((0.0, slot));
                 break;
             }
@@ -375,8 +390,8 @@ mod tests {
             policy.used(5, 1, 1);
         }
         // 60 tokens, of which every third takes 5 and all take 6. Layer 0 is not computed by either.
-        together.advance(1);
-        together.chunk(1, 60);
+        together.begin(60);
+        together.reach(1, 60);
         together.used(5, 20, 60);
         together.used(6, 60, 60);
         for token in 0..60 {
@@ -401,8 +416,8 @@ mod tests {
             policy.offer(slot, page);
         }
         // In the next chunk, layer 0 has used both of its own and reads its third: that of layer 1, whose turn is next, stays.
-        policy.advance(1);
-        policy.chunk(0, 64);
+        policy.begin(64);
+        policy.reach(0, 64);
         for (slot, (page, taking)) in [(0, 40), (1, 24)].into_iter().enumerate() {
             policy.used(page, taking, 64);
             policy.offer(slot, page);
@@ -411,6 +426,43 @@ mod tests {
         // Even one that is taken less often, if what is there has been used.
         policy.withhold(1);
         assert_eq!(policy.victim(0), Some(0));
+    }
+
+    #[test]
+    fn before_a_chunk_begins_what_it_comes_to_first_stays() {
+        // Pages of layers 1, 2 and 0, that of layer 2 used twice. The pass before has come to the last layer.
+        let evicted = |tokens| {
+            let mut policy = Policy::new(3, 2, 3);
+            for (slot, (page, taking)) in [(2, 1), (5, 2), (0, 1)].into_iter().enumerate() {
+                policy.used(page, taking, 64);
+                policy.offer(slot, page);
+            }
+            policy.reach(2, 1);
+            policy.begin(tokens);
+            policy.victim(2)
+        };
+        assert_eq!(evicted(64), Some(1));
+        assert_eq!(evicted(1), Some(0));
+    }
+
+    #[test]
+    fn a_few_tokens_together_leave_as_one_does_and_age_as_many() {
+        let victim = |tokens: usize| {
+            let mut policy = Policy::new(2, 2, 2);
+            policy.used(0, 8, 8);
+            policy.used(2, 1, 1);
+            policy.offer(0, 0);
+            policy.offer(1, 2);
+            policy.begin(tokens);
+            policy.reach(0, tokens);
+            (policy.victim(0), policy.heat(0))
+        };
+        // What layer 0 uses all the time stays, and what layer 1 used once leaves; in a chunk, layer 1 is still to come.
+        assert_eq!(victim(1).0, Some(1));
+        assert_eq!(victim(FEW).0, Some(1));
+        assert_eq!(victim(FEW + 1).0, Some(0));
+        let faded = victim(1).1 / victim(FEW).1;
+        assert!((faded.log2() * HALF_LIVES[FIRST] - (FEW - 1) as f64).abs() < 1e-6);
     }
 
     #[test]

@@ -199,13 +199,11 @@ fn ours(uses: &Uses, trace: &Trace, slots: usize) -> usize {
     let mut held: Vec<(usize, u32)> = Vec::new();
     for (round, range) in uses.starts.windows(2).enumerate() {
         let layer = round % shape.layers;
-        if layer == 0 {
-            policy.advance(1);
-        }
         let tokens = uses.tokens[round / shape.layers];
-        if tokens > 1 {
-            policy.chunk(layer, tokens);
+        if layer == 0 {
+            policy.begin(tokens);
         }
+        policy.reach(layer, tokens);
         let wanted = &uses.pages[range[0]..range[1]];
         for (page, taking) in wanted {
             policy.used(*page, *taking as usize, tokens);

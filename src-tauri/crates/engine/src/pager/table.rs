@@ -181,9 +181,7 @@ impl Table {
         self.forget_guesses(layer);
         let taken: usize = wanted.iter().map(|(_, tokens)| *tokens as usize).sum();
         let together = taken / self.prefetch.taken();
-        if together > 1 {
-            self.policy.chunk(layer, together);
-        }
+        self.policy.reach(layer, together);
         let asked = |page: u32| {
             of_layer
                 .contains(&page)
@@ -347,9 +345,9 @@ impl Table {
         self.page(layer, 0)..self.page(layer + 1, 0)
     }
 
-    /// A step begins: what was foreseen for the last one is of no use now.
-    pub fn step(&mut self) {
-        self.policy.advance(1);
+    /// A step of so many tokens begins: what was foreseen for the last one is of no use now.
+    pub fn step(&mut self, tokens: usize) {
+        self.policy.begin(tokens);
         self.prefetch.advance();
         self.certain.clear();
         self.guesses.clear();
@@ -647,7 +645,7 @@ mod tests {
             read(&mut table);
             table.end(&pair);
         }
-        table.step();
+        table.step(1);
         // What is foreseen is colder than all else, and still there when other layers have read what they miss. It is at most three
         // of the six slots that can be spared.
         for expert in 0..4 {
@@ -677,7 +675,7 @@ mod tests {
         let mut table = Table::new(4, 8, 2, 8, true);
         // Four pairs are in all slots, used in every step: far hotter than what was never used.
         for _ in 0..20 {
-            table.step();
+            table.step(1);
             for layer in 0..4 {
                 let pair = [(0, 1), (1, 1)];
                 table.begin(layer, &pair, &counts);
@@ -687,7 +685,7 @@ mod tests {
                 table.end(&pair);
             }
         }
-        table.step();
+        table.step(1);
         let certain = table.page(3, 6);
         table.foresee(certain);
         table.guess(2, Sight::BeforeAttention, &[5]);

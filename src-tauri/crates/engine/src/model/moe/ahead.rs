@@ -6,11 +6,11 @@
 use fastar_kernels::product::{Product, Vectors, multiply};
 use fastar_kernels::vector::sqrt_softplus;
 
-use super::{Choice, FEW, Moe};
+use super::{Choice, Moe};
 use crate::model::experts::{Experts, Records, Wanted};
 use crate::model::indexer::largest;
 use crate::model::pass::Pass;
-use crate::pager::{Pager, Sight};
+use crate::pager::{FEW, Pager, Sight};
 
 /// Reused buffers.
 #[derive(Default)]
