@@ -24,8 +24,8 @@ pub struct AppInfo {
     pub face: Face,
     /// Where chats are kept.
     pub data_folder: String,
-    /// Set when something was repaired or set aside at start; shown once.
-    pub notice: Option<String>,
+    /// What was repaired, set aside or interrupted before this start, a sentence or two each; shown once.
+    pub notices: Vec<String>,
 }
 
 /// The model in use.

@@ -194,7 +194,7 @@ struct Inner {
     data: DataFolder,
     /// Told when what the settings say of the local server has changed.
     server_changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    notice: Option<String>,
+    notices: Vec<String>,
 }
 
 impl Drop for Inner {
@@ -298,7 +298,7 @@ impl App {
             sentinel,
             data,
             server_changed: OnceLock::new(),
-            notice: (!notices.is_empty()).then(|| notices.join(" ")),
+            notices,
         };
         Ok(Self(Arc::new(inner), options.face))
     }
@@ -314,7 +314,7 @@ impl App {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             face: self.1,
             data_folder: self.0.data.path().display().to_string(),
-            notice: self.0.notice.clone(),
+            notices: self.0.notices.clone(),
         }
     }
 

@@ -182,51 +182,42 @@ impl Before {
     pub(crate) fn sentences(&self, title: impl Fn(&str) -> Option<String>) -> Vec<String> {
         self.doing
             .iter()
-            .filter_map(|doing| {
-                let (what, way_out) = match doing {
-                    // Who opens the window says it: it is drawn in another way.
-                    Doing::Opening => return None,
-                    Doing::Chats => (
-                        "opening your chats".to_owned(),
-                        "They were read again and are whole. From before every change of their form there is a copy beside them."
-                            .to_owned(),
-                    ),
-                    Doing::Loading { name, .. } => (
-                        format!("loading {name}"),
-                        format!(
-                            "{name} is not loaded by itself until that has worked again: choose it under Models to try, or check its file there first."
-                        ),
-                    ),
-                    Doing::Answering { chat } => (
-                        match title(chat).filter(|title| !title.is_empty()) {
-                            Some(title) => format!("writing an answer in “{title}”"),
-                            None => "writing an answer".to_owned(),
-                        },
-                        "What was written is there: let it go on with Continue.".to_owned(),
-                    ),
-                    Doing::Working { kind, title } => match kind {
-                        JobKind::Download => (
-                            format!("downloading {title}"),
-                            "What has arrived is kept: resume it under Models.".to_owned(),
-                        ),
-                        JobKind::Verify => (
-                            format!("checking {title}"),
-                            "Check it again under Models.".to_owned(),
-                        ),
-                        JobKind::Repair => (
-                            format!("repairing {title}"),
-                            "Repair it again under Models.".to_owned(),
-                        ),
-                        JobKind::Move => (
-                            format!("moving {title}"),
-                            "One whole model is there at any moment: move it again under Models."
-                                .to_owned(),
-                        ),
-                    },
-                };
-                Some(format!("FaStar ended unexpectedly while {what}. {way_out}"))
-            })
+            .filter_map(|doing| doing.sentence(&title))
             .collect()
+    }
+}
+
+impl Doing {
+    /// Whole sentences, so that each can be said in another language.
+    fn sentence(&self, title: impl Fn(&str) -> Option<String>) -> Option<String> {
+        Some(match self {
+            // Who opens the window says it: it is drawn in another way.
+            Self::Opening => return None,
+            Self::Chats => "FaStar ended unexpectedly while opening your chats. They were read again and are whole. From before every change of their form there is a copy beside them.".to_owned(),
+            Self::Loading { name, .. } => format!(
+                "FaStar ended unexpectedly while loading {name}. It is not loaded by itself until that has worked again: choose it under Models to try, or check its file there first."
+            ),
+            Self::Answering { chat } => match title(chat).filter(|title| !title.is_empty()) {
+                Some(title) => format!(
+                    "FaStar ended unexpectedly while writing an answer in “{title}”. What was written is there: let it go on with Continue."
+                ),
+                None => "FaStar ended unexpectedly while writing an answer. What was written is there: let it go on with Continue.".to_owned(),
+            },
+            Self::Working { kind, title } => match kind {
+                JobKind::Download => format!(
+                    "FaStar ended unexpectedly while downloading {title}. What has arrived is kept: resume it under Models."
+                ),
+                JobKind::Verify => format!(
+                    "FaStar ended unexpectedly while checking {title}. Check it again under Models."
+                ),
+                JobKind::Repair => format!(
+                    "FaStar ended unexpectedly while repairing {title}. Repair it again under Models."
+                ),
+                JobKind::Move => format!(
+                    "FaStar ended unexpectedly while moving {title}. One whole model is there at any moment: move it again under Models."
+                ),
+            },
+        })
     }
 }
 

@@ -93,10 +93,10 @@ fn look_after(folder: &Path, said: usize, chats_there: usize) {
     let app = Script::new().app(folder);
     // And the chats were not set aside as damaged.
     assert_eq!(
-        app.app_info().notice.as_deref(),
-        Some(
+        app.app_info().notices,
+        [
             "FaStar ended unexpectedly while writing an answer in “a question before the kill”. What was written is there: let it go on with Continue."
-        )
+        ]
     );
     let chats = app.chat_list().unwrap();
     assert_eq!(chats.len(), chats_there);

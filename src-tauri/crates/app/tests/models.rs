@@ -138,22 +138,24 @@ fn a_model_that_ended_the_process_while_it_was_loaded_is_not_loaded_by_itself_ag
     });
     let app = App::open(options).unwrap();
     assert_eq!(ready_name(loaded(&app)), "good");
-    assert_eq!(app.app_info().notice, None);
+    assert!(app.app_info().notices.is_empty());
     drop(app);
     assert!(!note.exists());
 
     std::fs::write(&note, &*during.lock().unwrap()).unwrap();
     let app = script.app(folder.path());
     assert_eq!(ready_name(app.model_state()), "Demo model");
-    let notice = app.app_info().notice.unwrap();
+    let [notice] = &app.app_info().notices[..] else {
+        panic!("{:?}", app.app_info());
+    };
     assert!(
-        notice.starts_with("FaStar ended unexpectedly while loading good. good is not loaded by itself until that has worked again"),
+        notice.starts_with("FaStar ended unexpectedly while loading good. It is not loaded by itself until that has worked again"),
         "{notice}"
     );
     drop(app);
     // Said once, and still so after a clean end; the person's word counts.
     let app = script.app(folder.path());
-    assert_eq!(app.app_info().notice, None);
+    assert!(app.app_info().notices.is_empty());
     assert_eq!(ready_name(app.model_state()), "Demo model");
     app.model_choose(Path::new("/models/good.fst")).unwrap();
     assert_eq!(ready_name(loaded(&app)), "good");

@@ -40,7 +40,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
             .await
             .map_err(|e| Failure::Error(format!("The app could not be opened: {e}.")))?
             .map_err(sentence)?;
-        if let Some(notice) = app.app_info().notice {
+        for notice in app.app_info().notices {
             terminal::note(&format!("fastar: {notice}"));
         }
         let key = match options.no_key {

@@ -36,9 +36,9 @@ face: Face,
  */
 data_folder: string, 
 /**
- * Set when something was repaired or set aside at start; shown once.
+ * What was repaired, set aside or interrupted before this start, a sentence or two each; shown once.
  */
-notice: string | null, };
+notices: Array<string>, };
 
 export type ModelInfo = { 
 /**

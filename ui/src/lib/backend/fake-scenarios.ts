@@ -15,7 +15,7 @@ export interface Scenario {
   face?: Face;
   flash?: boolean;
   model?: ModelState;
-  notice?: string;
+  notices?: string[];
   offline?: boolean;
   /** Refuses every message with this. */
   refuses?: ApiError;
@@ -310,8 +310,9 @@ export const scenarios: Record<string, Scenario> = {
   fallback: { model: { state: 'failed', name: 'deepseek-v4-flash', error: damaged, in_use: demo } },
   offline: { face: 'web', offline: true },
   notice: {
-    notice:
+    notices: [
       'The file with your chats was damaged, so a new one was begun. The old file is kept as /home/you/.local/share/fastar/chats.db.2026-11-30.',
+    ],
   },
   contextfull: {
     failsInAnswer: {

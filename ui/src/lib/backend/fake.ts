@@ -192,7 +192,7 @@ export function fake(name: string, holds: number[] = []): Backend {
         version: '0.1.0',
         face: scenario.face ?? 'desktop',
         data_folder: '/home/you/.local/share/fastar',
-        notice: scenario.notice ?? null,
+        notices: scenario.notices ?? [],
       };
     },
     async modelState() {

@@ -88,7 +88,7 @@ export interface Toast {
 export class App {
   info = $state<AppInfo | null>(null);
   startError = $state<ApiError | null>(null);
-  notice = $state<string | null>(null);
+  notices = $state<string[]>([]);
   model = $state<ModelState | null>(null);
   modelError = $state<ApiError | null>(null);
   /** The person has put the note about a failed load away. */
@@ -212,7 +212,7 @@ export class App {
     this.startError = null;
     try {
       this.info = await this.backend.appInfo();
-      this.notice = this.info.notice;
+      this.notices = this.info.notices;
     } catch (error) {
       if (!(error instanceof Unreachable)) this.startError = failure(error);
     }

@@ -153,6 +153,18 @@ describe('what the app sends', () => {
         expect(program.includes(part.trim()), `${part} (of: ${key})`).toBe(true);
   });
 
+  it('is said in Chinese whatever ended unexpectedly', () => {
+    const said = [...sources().matchAll(/"(FaStar ended unexpectedly while [^"]+)"/g)].map(
+      (match) => match[1],
+    );
+    const shapes = new Set(said.map((sentence) => sentence?.replaceAll(/\{\w+\}/g, '{}')));
+    // Those of the tests have names in the places.
+    const known = Object.keys(sentences).map((key) => key.replaceAll(/\{\w+\}/g, '{}'));
+    const templates = [...shapes].filter((shape) => shape?.includes('{}') || known.includes(shape ?? ''));
+    expect(templates.length).toBe(8);
+    for (const template of templates) expect(known).toContain(template);
+  });
+
   it('has a name for each setting of the registry', () => {
     const registry = readFileSync(
       join(import.meta.dirname, '../../../../src-tauri/crates/app/src/settings/registry.rs'),

@@ -97,6 +97,28 @@ export const sentences: Record<string, string> = {
     '{folder} 已满：还需要 {missing}。已下载的内容都会保留；腾出空间后下载会从断点继续。',
   '{folder} is not writable ({source}). Choose another folder.':
     '{folder} 不可写入（{source}）。请选择其他文件夹。',
+  'FaStar ended unexpectedly while opening your chats. They were read again and are whole. From before every change of their form there is a copy beside them.':
+    'FaStar 在打开对话时意外结束。对话已重新读取，完好无损。每次更改格式之前的副本都保存在旁边。',
+  'FaStar ended unexpectedly while loading {name}. It is not loaded by itself until that has worked again: choose it under Models to try, or check its file there first.':
+    'FaStar 在加载 {name} 时意外结束。在它成功加载之前不会再自动加载：可在“模型”中选择它重试，或先在那里检查文件。',
+  'FaStar ended unexpectedly while writing an answer in “{title}”. What was written is there: let it go on with Continue.':
+    'FaStar 在“{title}”中写回答时意外结束。已写的内容还在：可用“继续”接着写。',
+  'FaStar ended unexpectedly while writing an answer. What was written is there: let it go on with Continue.':
+    'FaStar 在写回答时意外结束。已写的内容还在：可用“继续”接着写。',
+  'FaStar ended unexpectedly while downloading {title}. What has arrived is kept: resume it under Models.':
+    'FaStar 在下载 {title} 时意外结束。已下载的内容会保留：请在“模型”中继续。',
+  'FaStar ended unexpectedly while checking {title}. Check it again under Models.':
+    'FaStar 在检查 {title} 时意外结束。请在“模型”中重新检查。',
+  'FaStar ended unexpectedly while repairing {title}. Repair it again under Models.':
+    'FaStar 在修复 {title} 时意外结束。请在“模型”中重新修复。',
+  'FaStar ended unexpectedly while moving {title}. One whole model is there at any moment: move it again under Models.':
+    'FaStar 在移动 {title} 时意外结束。完整的模型始终存在：请在“模型”中重新移动。',
+  'The file with your chats was damaged, so a new one was begun. The old file is kept as {path}.':
+    '存放对话的文件已损坏，因此新建了一个。旧文件保存为 {path}。',
+  'The settings could not be read, so the defaults are used. The old file is kept as {path}.':
+    '无法读取设置，因此使用默认值。旧文件保存为 {path}。',
+  '{path} cannot be written, so FaStar begins without your chats and settings and keeps nothing after it ends. Make the folder writable, or set FASTAR_DATA_DIR to another one.':
+    '无法写入 {path}，因此 FaStar 启动时没有你的对话和设置，结束后也不会保留任何内容。请将该文件夹设为可写，或将 FASTAR_DATA_DIR 设为其他文件夹。',
   'Stopped; what has arrived is kept.': '已停止；已下载的内容会保留。',
   'An expert cache of {wanted} does not fit into the {have} of memory that are available; it was reduced to {size}.':
     '{wanted} 的专家缓存超出了可用的 {have} 内存，已减小到 {size}。',
