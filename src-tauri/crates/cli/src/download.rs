@@ -132,11 +132,10 @@ pub fn repair(file: &Path) -> Result<(), Failure> {
     let hub = preferences.hub;
     let installer = Installer::new(move || hub.clone());
     let outcome = work(&installer, &order, &steering, false)?;
-    Answers::new().write(&format!(
-        "{} {}\n",
-        file.display(),
-        outcome.unwrap_or_default()
-    ))
+    match outcome {
+        Some(said) => Answers::new().write(&format!("{said}\n")),
+        None => Ok(()),
+    }
 }
 
 /// Says what a new download would be and asks. Without a terminal only `yes` is a yes, and nothing is asked of the network before it.

@@ -131,19 +131,8 @@ fn command(order: &Order) -> String {
     if order.drafter {
         text.push_str(" --with-drafter");
     }
-    let _ = write!(text, " --to {}", quoted(&order.folder));
+    let _ = write!(text, " --to {}", fastar_fst::quoted(&order.folder));
     text
-}
-
-/// A path as a shell takes it.
-pub fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
-    if text.chars().all(plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 /// What to say of a folder that has no whole model of this name: that it is unfinished, or which ones there are.

@@ -10,7 +10,7 @@ use crate::arguments::{
 use crate::failure::Failure;
 use crate::progress::Speed;
 use crate::terminal::{Answers, Progress};
-use crate::{download, interrupt, model, models, terminal};
+use crate::{download, interrupt, model, terminal};
 
 /// Makes a model file, or goes on making it. Ctrl+C stops it; what was done is kept.
 pub fn convert(options: &ConvertOptions) -> Result<(), Failure> {
@@ -93,11 +93,21 @@ pub fn verify(options: &VerifyOptions) -> Result<(), Failure> {
         return Ok(());
     }
     let name = file.display();
-    let command = format!("fastar repair {}", models::quoted(&file));
-    Err(Failure::Error(match report.damaged.len() {
-        0 => format!("{name} is as it was made, but its weights cannot be right."),
-        1 => format!("{name} has 1 damaged part. `{command}` mends it."),
-        n => format!("{name} has {n} damaged parts. `{command}` mends them."),
+    let (parts, them) = match report.damaged.len() {
+        0 => {
+            return Err(Failure::Error(format!(
+                "{name} is as it was made, but its weights cannot be right."
+            )));
+        }
+        1 => ("1 damaged part".to_owned(), "it"),
+        n => (format!("{n} damaged parts"), "them"),
+    };
+    let command = format!("fastar repair {}", fastar_fst::quoted(&file));
+    Err(Failure::Error(match fastar_fst::made_from(&file)? {
+        Some(_) => format!("{name} has {parts}. `{command}` mends {them}."),
+        None => format!(
+            "{name} has {parts}, and does not say which repository it was made from. `{command} --from FOLDER` mends {them} from the checkpoint in FOLDER; without that, download or convert the model again."
+        ),
     }))
 }
 
@@ -130,7 +140,7 @@ pub fn repair(options: &RepairOptions) -> Result<(), Failure> {
     )?;
     let name = file.display();
     Answers::new().write(&match report.damaged.len() {
-        0 => format!("Nothing in {name} is damaged.\n"),
+        0 => format!("Nothing to mend in {name}.\n"),
         1 => format!("Mended {} in {name}.\n", report.damaged[0].part),
         n => format!("Mended {n} parts of {name}.\n"),
     })

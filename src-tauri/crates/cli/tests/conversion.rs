@@ -189,6 +189,67 @@ fn verify_names_each_damaged_part_and_repair_mends_it() {
     assert_eq!(mended.code, Some(0), "{mended:?}");
     assert!(mended.out.starts_with("Mended 2 parts of "), "{mended:?}");
     assert!(fs::read(&model).unwrap() == good);
-    let nothing = run(&["repair", text(&model), "--from", text(&from)]);
-    assert!(nothing.out.contains("Nothing in"), "{nothing:?}");
+    // Whatever it was made from.
+    for from in [&["--from", text(&from)][..], &[]] {
+        let nothing = run(&[&["repair", text(&model)], from].concat());
+        let expected = format!("Nothing to mend in {}.\n", text(&model));
+        assert_eq!(
+            (nothing.code, nothing.out, nothing.err.as_str()),
+            (Some(0), expected, "")
+        );
+    }
+}
+
+#[test]
+fn verify_promises_no_repair_that_would_be_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("my models");
+    fs::create_dir(&place).unwrap();
+    let model = converted("demo", &place);
+    let good = fs::read(&model).unwrap();
+    let repair = format!("fastar repair '{}'", text(&model));
+    // A folder that is no repository's: in the middle is a tensor, near the end an expert, and the tokenizer before them all.
+    let about: serde_json::Value =
+        serde_json::from_str(&run(&["inspect", "--json", text(&model)]).out).unwrap();
+    assert!(about["repository"].is_null(), "{about}");
+    let tokenizer = good
+        .windows(9)
+        .position(|bytes| bytes == b"\"version\"")
+        .unwrap();
+    for at in [tokenizer, good.len() / 3, good.len() - 2 * 40_960] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        fs::write(&model, &bad).unwrap();
+        let error = run(&["verify", "--full", text(&model)]).err;
+        assert!(
+            error.contains("has 1 damaged part, and does not say which repository"),
+            "{error}"
+        );
+        assert!(
+            error.contains(&format!("`{repair} --from FOLDER`")),
+            "{error}"
+        );
+        assert!(
+            error.contains("download or convert the model again"),
+            "{error}"
+        );
+        let error = refused(&["repair", text(&model)]);
+        assert!(
+            error.contains("does not say which repository") && error.contains(&repair),
+            "{error}"
+        );
+        let from = checkpoint("demo");
+        let mended = run(&["repair", text(&model), "--from", text(&from)]);
+        assert_eq!(mended.code, Some(0), "{mended:?}");
+        assert!(fs::read(&model).unwrap() == good);
+    }
+    // A copy that ended early.
+    fs::write(&model, &good[..good.len() - 5000]).unwrap();
+    for command in ["verify", "repair"] {
+        let error = refused(&[command, text(&model)]);
+        assert!(
+            error.contains("cannot mend that: copy, download or convert it again"),
+            "{error}"
+        );
+    }
 }

@@ -380,12 +380,23 @@ fn a_damaged_model_is_mended_from_its_repository() {
     assert_eq!(found.code, Some(1), "{found:?}");
     let mended = scene.run(&["repair", text(&out)]);
     assert_eq!(mended.code, Some(0), "{mended:?}");
-    assert!(mended.out.contains("One damaged part"), "{mended:?}");
+    let name = text(&out);
+    assert_eq!(
+        mended.out,
+        format!("One damaged part of {name} was fetched again.\n")
+    );
     assert!(fs::read(&out).unwrap() == whole);
+    let command = format!("`fastar repair {}` mends it.\n", text(&out));
+    assert!(found.err.ends_with(&command), "{found:?}");
 }
 
 #[test]
 fn a_model_is_deleted_with_what_belongs_to_it_after_a_yes() {
+    let again = scene.run(&["repair", name]);
+    assert_eq!(
+        (again.out, again.code),
+        (format!("Nothing to mend in {name}.\n"), Some(0))
+    );
     let scene = Scene::new();
     let models = scene.models();
     assert_eq!(scene.download(&[]).code, Some(0));

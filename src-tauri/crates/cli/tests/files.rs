@@ -205,7 +205,11 @@ fn every_command_says_in_one_sentence_why_a_model_cannot_be_used() {
     // The last byte of the file is in the last expert, or in the gap after it; the middle of the file is in a tensor.
     fs::write(&bad, flipped(good.len() / 3)).unwrap();
     let error = refused(&["run", "--prompt", "hi", "--model", text(&bad)]);
-    assert!(error.contains("checksum of tensor"), "{error}");
+    let command = format!("Mend it with `fastar repair {}`.", text(&bad));
+    assert!(
+        error.contains("checksum of tensor") && error.contains(&command),
+        "{error}"
+    );
 }
 
 #[test]
@@ -529,18 +533,44 @@ fn a_model_of_the_app_goes_by_its_name_and_a_path_comes_first() {
 }
 
 #[test]
-fn the_command_that_mends_a_damaged_file_is_named_whole() {
+fn what_cannot_be_printed_is_an_error_and_who_has_seen_enough_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("my models");
-    fs::create_dir(&place).unwrap();
-    let model = converted("demo", &place);
-    let length = fs::metadata(&model).unwrap().len();
-    let file = fs::File::options().write(true).open(&model).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, &[0xFF; 64], length / 2).unwrap();
-    let ended = run(&["verify", "--full", text(&model)]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let command = format!("`fastar repair '{}'` mends", text(&model));
-    assert!(ended.err.contains(&command), "{ended:?}");
+    let model = converted("demo", folder.path());
+    for arguments in [
+        &["--help"][..],
+        &["--version"],
+        &["run", "--help"],
+        &["run", "--prompt", "Hello!", "--tokens", "2"],
+        &["models"],
+        &["doctor"],
+        &["inspect", text(&model)],
+        &["verify", text(&model)],
+    ] {
+        for (stdout, says) in [
+            (">/dev/full", Some("No space left on device")),
+            (">&-", Some("it is closed")),
+            ("| true", None),
+        ] {
+            let fastar = fastar(arguments);
+            let mut shell = std::process::Command::new("bash");
+            shell
+                .args(["-o", "pipefail", "-c", &format!("\"$0\" \"$@\" {stdout}")])
+                .arg(fastar.get_program())
+                .args(fastar.get_args())
+                .env("FASTAR_DATA_DIR", folder.path())
+                .stdin(std::process::Stdio::null());
+            let ended = Ended::from(shell.output().unwrap());
+            match says {
+                None => assert_eq!((ended.code, ended.err.as_str()), (Some(0), "")),
+                Some(says) => {
+                    let begin = format!("fastar: The output could not be written: {says}");
+                    assert!(ended.err.starts_with(&begin), "{arguments:?}: {ended:?}");
+                    assert_eq!(ended.code, Some(1), "{arguments:?}: {ended:?}");
+                    assert_eq!(ended.err.lines().count(), 1, "{arguments:?}: {ended:?}");
+                }
+            }
+        }
+    }
 }
 
 #[cfg(unix)]

@@ -86,7 +86,8 @@ pub enum Error {
     },
     /// Bytes that do not match their checksum.
     #[error(
-        "{name} is damaged: the checksum of {what} does not match. Mend it with `fastar repair`. Copy or convert it again where that does not help."
+        "{name} is damaged: the checksum of {what} does not match. Mend it with `fastar repair {}`. Copy or convert it again where that does not help.",
+        quoted(Path::new(name))
     )]
     Checksum {
         /// The file.
@@ -282,6 +283,17 @@ pub(crate) fn shown_path(path: &Path) -> String {
         format!("{text:?}")
     } else {
         text.into_owned()
+    }
+}
+
+/// A path as a shell takes it.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
+    if text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

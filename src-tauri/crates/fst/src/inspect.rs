@@ -80,6 +80,13 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
     Ok(Container::open(path)?.inspect())
 }
 
+/// Repository and commit the container at `path` was made from, if it names both. What else of it is damaged does not matter.
+pub fn made_from(path: &Path) -> Result<Option<(String, String)>> {
+    let container = Container::open_with_any_tokenizer(path)?;
+    let source = container.metadata().source.clone();
+    Ok(source.repository.zip(source.revision))
+}
+
 impl Container {
     /// What is in this container.
     pub fn inspect(&self) -> Inspection {

@@ -107,8 +107,8 @@ mod writer;
 pub use convert::{
     CREATOR, Checkpoint, Conversion, ShardHeader, Start, convert, discard_unfinished, size,
 };
-pub use error::{Error, Result, json_problem};
-pub use inspect::{Inspection, TypeSummary, inspect};
+pub use error::{Error, Result, json_problem, quoted};
+pub use inspect::{Inspection, TypeSummary, inspect, made_from};
 pub use layout::{Dtype, EffortTable, ExpertLayout, ExpertMatrix, Tensor, tensor_bytes};
 pub use read::{Container, DensePlace, Records};
 pub use repair::{CheckpointFolder, RemoteCheckpoint, TensorSource, repair};

@@ -124,10 +124,10 @@ export const sentences: Record<string, string> = {
     '{wanted} 的专家缓存超出了可用的 {have} 内存，已减小到 {size}。',
   'An expert cache of {wanted} bytes is too small to compute a single token; it was raised to {bytes} bytes, which hold {experts} experts.':
     '{wanted} 字节的专家缓存连一个 token 都无法计算，已增大到 {bytes} 字节，可容纳 {experts} 个专家。',
-  'Nothing was damaged.': '没有损坏。',
+  'Nothing to mend in {name}.': '{name} 没有需要修复的内容。',
   'Every weight is as it was made: {size} read.': '所有权重都与制作时一致：已读取 {size}。',
-  'One damaged part was fetched again.': '已重新下载 1 个损坏的部分。',
-  '{parts} damaged parts were fetched again.': '已重新下载 {parts} 个损坏的部分。',
+  'One damaged part of {name} was fetched again.': '已重新下载 {name} 中 1 个损坏的部分。',
+  '{parts} damaged parts of {name} were fetched again.': '已重新下载 {name} 中 {parts} 个损坏的部分。',
   'The newest version, of 31 July, with a drafter for speculative decoding.':
     '最新版本（7 月 31 日），带有用于推测解码的草稿模型。',
   'The version of 27 June, with a drafter for speculative decoding.':

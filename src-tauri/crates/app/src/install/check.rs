@@ -55,18 +55,21 @@ pub(super) fn repair(
     tell: Tell<'_>,
 ) -> Result<Ended> {
     let path = set::path_of(&order.folder, &order.file);
-    let about = fastar_fst::inspect(&path)?;
-    let (Some(repository), Some(revision)) = (about.repository, about.revision) else {
-        return Err(Error::BadRequest(format!(
-            "{} does not say which repository it was made from, so it cannot be mended from there. `fastar repair --from FOLDER` mends it \
-             from the checkpoint.",
-            order.title
-        )));
-    };
     let report = read_through(order, steering, tell)?;
     if report.damaged.is_empty() {
-        return Ok(Ended::Done(Some("Nothing was damaged.".to_owned())));
+        return Ok(Ended::Done(Some(format!(
+            "Nothing to mend in {}.",
+            order.title
+        ))));
     }
+    let Some((repository, revision)) = fastar_fst::made_from(&path)? else {
+        return Err(Error::BadRequest(format!(
+            "{} does not say which repository it was made from, so it cannot be mended from there. `fastar repair {} --from FOLDER` mends it \
+             from the checkpoint.",
+            order.title,
+            fastar_fst::quoted(&path)
+        )));
+    };
     tell(Report {
         phase: JobPhase::Resolving,
         done_bytes: 0,
@@ -92,7 +95,10 @@ pub(super) fn repair(
         &mut |done, all| tell(at(JobPhase::Downloading, done, all)),
     )?;
     Ok(Ended::Done(Some(match report.damaged.len() {
-        1 => "One damaged part was fetched again.".to_owned(),
-        parts => format!("{parts} damaged parts were fetched again."),
+        1 => format!("One damaged part of {} was fetched again.", order.title),
+        parts => format!(
+            "{parts} damaged parts of {} were fetched again.",
+            order.title
+        ),
     })))
 }

@@ -22,7 +22,8 @@ fn a_check_finds_damage_and_a_repair_fetches_just_that_from_the_hub() {
     );
     let sent = scene.hub.sent();
     let ended = scene.work_until(&repair, |_| false).unwrap();
-    assert_eq!(ended, Ended::Done(Some("Nothing was damaged.".into())));
+    let nothing = format!("Nothing to mend in {}.", repair.title);
+    assert_eq!(ended, Ended::Done(Some(nothing)));
     assert_eq!(scene.hub.sent(), sent);
 
     let mut damaged = whole.clone();
@@ -36,10 +37,8 @@ fn a_check_finds_damage_and_a_repair_fetches_just_that_from_the_hub() {
         "{error:?}"
     );
     let ended = scene.work_until(&repair, |_| false).unwrap();
-    assert_eq!(
-        ended,
-        Ended::Done(Some("One damaged part was fetched again.".into()))
-    );
+    let mended = format!("One damaged part of {} was fetched again.", repair.title);
+    assert_eq!(ended, Ended::Done(Some(mended)));
     assert!(fs::read(scene.out()).unwrap() == whole);
     scene.assert_only_the_model();
     let came = scene.hub.sent() - sent;
@@ -54,9 +53,22 @@ fn a_model_of_a_folder_says_where_a_repair_can_come_from() {
         kind: JobKind::Repair,
         ..scene.order()
     };
-    let error = scene.work_until(&repair, |_| false).unwrap_err();
+    let ended = scene.work_until(&repair, |_| false).unwrap();
     assert!(
-        error.message.contains("does not say which repository"),
+        matches!(&ended, Ended::Done(Some(said)) if said.starts_with("Nothing to mend in ")),
+        "{ended:?}"
+    );
+    let mut damaged = fs::read(scene.out()).unwrap();
+    let place = damaged.len() - 100_000;
+    damaged[place] ^= 1;
+    fs::write(scene.out(), &damaged).unwrap();
+    let error = scene.work_until(&repair, |_| false).unwrap_err();
+    let command = format!(
+        "`fastar repair {} --from FOLDER`",
+        fastar_fst::quoted(&scene.out())
+    );
+    assert!(
+        error.message.contains("does not say which repository") && error.message.contains(&command),
         "{error}"
     );
     assert!(scene.hub.requests().is_empty());
