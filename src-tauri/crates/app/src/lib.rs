@@ -49,6 +49,7 @@ pub use generation::Listener;
 pub use hardware::hardware;
 pub use library::FoundModel;
 pub use library::catalogue::{entries as catalogue, file_of};
+pub use library::{FoundModel, free_bytes};
 pub use links::MAX_LINK_BYTES;
 pub use logs::layer as log_layer;
 pub use preferences::Preferences;

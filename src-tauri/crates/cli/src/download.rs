@@ -26,6 +26,9 @@ pub fn download(options: &DownloadOptions) -> Result<(), Failure> {
     interrupt::take_over()?;
     let preferences = Preferences::read()?;
     let repository = options.repository.as_deref().unwrap_or(RECOMMENDED);
+    fastar_hub::check_repo(repository)
+        .and_then(|()| fastar_hub::check_revision(&options.revision))
+        .map_err(|e| Failure::Error(e.to_string()))?;
     let folder = options.to.clone().unwrap_or(preferences.models_folder);
     let folder = std::path::absolute(&folder)
         .map_err(|e| Failure::Error(format!("{} cannot be used: {e}.", folder.display())))?;
@@ -147,8 +150,11 @@ fn agree(
     yes: bool,
 ) -> Result<(), Failure> {
     let unasked = |size: Option<String>| {
+        let free = fastar_app::free_bytes(&order.folder).map_or(String::new(), |free| {
+            format!(", where {} are free", fastar_fst::size(free))
+        });
         format!(
-            "Nothing was downloaded: {} {} and would go to {}. Run this in a terminal, or add --yes.",
+            "Nothing was downloaded: {} {} and would go to {}{free}. Run this in a terminal, or add --yes.",
             order.repository,
             match size {
                 Some(size) => format!("has {size}"),

@@ -108,6 +108,10 @@ fn nothing_is_asked_of_the_network_before_a_yes() {
             );
             // Of a model of the catalogue it is known without asking.
             assert!(ended.err.contains(" has 156 GB and "), "{ended:?}");
+            assert!(
+                ended.err.contains(", where ") && ended.err.contains("B are free. "),
+                "{ended:?}"
+            );
         }
     }
     assert!(scene.hub.requests().is_empty());
@@ -378,6 +382,8 @@ fn a_damaged_model_is_mended_from_its_repository() {
     let out = scene.out();
     let found = scene.run(&["verify", "--full", text(&out)]);
     assert_eq!(found.code, Some(1), "{found:?}");
+    let command = format!("`fastar repair {}` mends it.\n", text(&out));
+    assert!(found.err.ends_with(&command), "{found:?}");
     let mended = scene.run(&["repair", text(&out)]);
     assert_eq!(mended.code, Some(0), "{mended:?}");
     let name = text(&out);
@@ -386,17 +392,15 @@ fn a_damaged_model_is_mended_from_its_repository() {
         format!("One damaged part of {name} was fetched again.\n")
     );
     assert!(fs::read(&out).unwrap() == whole);
-    let command = format!("`fastar repair {}` mends it.\n", text(&out));
-    assert!(found.err.ends_with(&command), "{found:?}");
-}
-
-#[test]
-fn a_model_is_deleted_with_what_belongs_to_it_after_a_yes() {
     let again = scene.run(&["repair", name]);
     assert_eq!(
         (again.out, again.code),
         (format!("Nothing to mend in {name}.\n"), Some(0))
     );
+}
+
+#[test]
+fn a_model_is_deleted_with_what_belongs_to_it_after_a_yes() {
     let scene = Scene::new();
     let models = scene.models();
     assert_eq!(scene.download(&[]).code, Some(0));
@@ -488,6 +492,46 @@ fn any_valid_path_works_for_downloads() {
     ]);
     let checkpoint = scene.folder.path().join("checkpoint");
     with_odd_folders(&["convert", text(&checkpoint), text(&odd.join("n.fst"))]);
+}
+
+#[test]
+fn what_cannot_be_a_repository_is_refused_before_anything_else() {
+    let scene = Scene::new();
+    let models = scene.models();
+    for name in [
+        "",
+        ".",
+        "..",
+        "/",
+        "a/",
+        "/a",
+        "a//b",
+        "a/b/c",
+        "../../etc",
+        "/etc/passwd",
+        "a/.b",
+        "a b",
+        "a\nb",
+        "é/b",
+        "https://huggingface.co/a/b",
+    ] {
+        // Neither agreed to nor in a terminal: it is the name that is told all the same.
+        let ended = scene.run(&["download", "--to", text(&models), name]);
+        assert_eq!(ended.code, Some(1), "{name:?}: {ended:?}");
+        let expected = format!(
+            "fastar: {name:?} is not a repository. A repository is written OWNER/NAME, a revision as a branch, tag or commit.\n"
+        );
+        assert_eq!(ended.err, expected);
+    }
+    for revision in ["", "a b", "../x", "a//b"] {
+        let named = ["download", "a/b", "--revision", revision];
+        let ended = scene.run(&named);
+        assert!(
+            ended.code == Some(1) && ended.err.contains("is not a revision"),
+            "{revision:?}: {ended:?}"
+        );
+    }
+    assert!(scene.hub.requests().is_empty() && !models.exists());
 }
 
 #[test]

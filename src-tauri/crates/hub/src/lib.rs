@@ -39,13 +39,13 @@ pub use progress::{Phase, Progress};
 pub use proxy::Proxies;
 pub use set::{Event, Options, Slot, Summary};
 pub use settings::{HUGGING_FACE, Settings, Token};
-pub use snapshot::{RemoteFile, Snapshot};
+pub use snapshot::{RemoteFile, Snapshot, check_repo, check_revision};
 pub use space::Space;
 pub use verify::verify;
 
 use control::Wish;
 use retry::Backoff;
-use snapshot::{Entry, Info, check, check_repo, check_revision, shortened};
+use snapshot::{Entry, Info, check, shortened};
 use web::{Fault, Web};
 
 /// Most bytes that [`Hub::read`] returns at once.

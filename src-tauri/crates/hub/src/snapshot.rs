@@ -106,8 +106,11 @@ fn path_problem(path: &str) -> Option<&'static str> {
     None
 }
 
-/// OWNER/NAME or NAME.
-pub(crate) fn check_repo(repo: &str) -> Result<()> {
+/// Whether this can be the name of a repository: OWNER/NAME or NAME.
+///
+/// # Errors
+/// A sentence where it cannot.
+pub fn check_repo(repo: &str) -> Result<()> {
     let part = |part: &str| {
         (1..=96).contains(&part.len())
             && part
@@ -126,7 +129,11 @@ pub(crate) fn check_repo(repo: &str) -> Result<()> {
     }
 }
 
-pub(crate) fn check_revision(revision: &str) -> Result<()> {
+/// Whether this can be a branch, tag or commit.
+///
+/// # Errors
+/// A sentence where it cannot.
+pub fn check_revision(revision: &str) -> Result<()> {
     let fits = (1..=200).contains(&revision.len())
         && !revision
             .chars()

@@ -159,7 +159,7 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Bytes that can still be written where `folder` is or will be.
-pub(crate) fn free_bytes(folder: &Path) -> Option<u64> {
+pub fn free_bytes(folder: &Path) -> Option<u64> {
     let there = folder.ancestors().find(|ancestor| ancestor.exists())?;
     let facts = rustix::fs::statvfs(there).ok()?;
     facts.f_bavail.checked_mul(facts.f_frsize)
