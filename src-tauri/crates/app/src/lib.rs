@@ -41,13 +41,13 @@ use fastar_api::{
     Exported, Face, Found, Job, JobKind, Library, ModelMemory, ModelState, NewMessage, Preset,
     Thinking, TokenCount,
 };
+use fastar_engine::Sampling;
 
 pub use access::ServerWish;
 pub use chats::exchange::MAX_IMPORT_BYTES;
 pub use error::guard;
 pub use generation::Listener;
 pub use hardware::hardware;
-pub use library::FoundModel;
 pub use library::catalogue::{entries as catalogue, file_of};
 pub use library::{FoundModel, free_bytes};
 pub use links::MAX_LINK_BYTES;
@@ -103,10 +103,12 @@ impl Options {
             Err(_) => None,
             Ok(text) => {
                 let number = text.trim().parse().ok();
-                let right = number.filter(|t: &f32| (0.0..=10.0).contains(t));
+                let right =
+                    number.filter(|t: &f32| (0.0..=Sampling::MOST_TEMPERATURE as f32).contains(t));
                 Some(right.ok_or_else(|| {
                     Error::BadRequest(format!(
-                        "FASTAR_TEMPERATURE is {text:?}; it must be a number from 0 to 10."
+                        "FASTAR_TEMPERATURE is {text:?}; it must be a number from 0 to {}.",
+                        Sampling::MOST_TEMPERATURE
                     ))
                 })?)
             }

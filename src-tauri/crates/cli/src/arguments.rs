@@ -1,9 +1,11 @@
 //! The command line. Subcommands are the way; the flat flags of the original FaStar lead to the same commands.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fastar_bench::{Group, Shape};
+use fastar_engine::Sampling;
 use fastar_fst::EffortTable;
 
 use crate::failure::Failure;
@@ -84,11 +86,11 @@ pub struct SamplingOptions {
     /// Most tokens in an answer
     #[arg(long, value_name = "N", value_parser = tokens)]
     pub tokens: Option<usize>,
-    /// Temperature, from 0 to 1000; 0 always takes the likeliest token
-    #[arg(long, value_name = "T", value_parser = temperature, default_value = "0.6", allow_negative_numbers = true)]
+    /// Temperature, from 0 to 10; 0 always takes the likeliest token
+    #[arg(long, value_name = "T", value_parser = temperature, default_value_t = DEFAULT_TEMPERATURE, allow_negative_numbers = true)]
     pub temp: f32,
-    /// Keep the likeliest tokens that together have this probability: above 0, at most 1
-    #[arg(long = "top_p", alias = "top-p", value_name = "P", value_parser = top_p, default_value = "1", allow_negative_numbers = true)]
+    /// Keep the likeliest tokens that together have this probability, from 0.001 to 1
+    #[arg(long = "top_p", alias = "top-p", value_name = "P", value_parser = top_p, default_value_t = DEFAULT_TOP_P, allow_negative_numbers = true)]
     pub top_p: f32,
     /// Same seed, same answer; random when not given
     #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
@@ -139,7 +141,7 @@ pub struct ServeOptions {
     /// Folder with a single .fst file in it
     #[arg(long, value_name = "FOLDER")]
     pub model_dir: Option<PathBuf>,
-    /// Temperature of answers, from 0 to 1000
+    /// Temperature of answers, from 0 to 10; what the settings say when not given
     #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
     pub temp: Option<f32>,
     /// Most memory for experts: 8G, 500MB, 1.5GiB or bytes; what the settings say, or what this process may use, when not given
@@ -427,8 +429,9 @@ struct Flat {
     port: Option<u16>,
 }
 
-/// Temperature when none is given, the app's as well.
-const DEFAULT_TEMPERATURE: f32 = 0.6;
+/// The app's as well.
+const DEFAULT_TEMPERATURE: f32 = Sampling::TEMPERATURE as f32;
+const DEFAULT_TOP_P: f32 = Sampling::TOP_P as f32;
 const DEFAULT_PORT: u16 = 8642;
 
 impl Arguments {
@@ -458,7 +461,7 @@ impl Arguments {
         let sampling = SamplingOptions {
             tokens: flat.tokens,
             temp: flat.temp.unwrap_or(DEFAULT_TEMPERATURE),
-            top_p: flat.top_p.unwrap_or(1.0),
+            top_p: flat.top_p.unwrap_or(DEFAULT_TOP_P),
             seed: flat.seed,
         };
         let prompt = PromptOptions {
@@ -483,17 +486,25 @@ impl Arguments {
 }
 
 fn temperature(text: &str) -> Result<f32, String> {
-    text.parse()
-        .ok()
-        .filter(|t: &f32| (0.0..=1000.0).contains(t))
-        .ok_or_else(|| "it must be a number from 0 to 1000".into())
+    decimal(text, 0.0..=Sampling::MOST_TEMPERATURE)
 }
 
 fn top_p(text: &str) -> Result<f32, String> {
+    decimal(text, Sampling::LEAST_TOP_P..=1.0)
+}
+
+fn decimal(text: &str, range: RangeInclusive<f64>) -> Result<f32, String> {
     text.parse()
         .ok()
-        .filter(|p: &f32| *p > 0.0 && *p <= 1.0)
-        .ok_or_else(|| "it must be a number above 0 and at most 1".into())
+        .filter(|number| range.contains(number))
+        .map(|number| number as f32)
+        .ok_or_else(|| {
+            format!(
+                "it must be a number from {} to {}",
+                range.start(),
+                range.end()
+            )
+        })
 }
 
 /// No model has a longer context.
@@ -656,6 +667,8 @@ mod tests {
         assert_eq!(new.sampling.temp, old.sampling.temp);
         assert_eq!(new.sampling.top_p, old.sampling.top_p);
         assert_eq!(new.sampling.tokens, old.sampling.tokens);
+        // Those of the window, which the settings of the app have.
+        assert_eq!((new.sampling.temp, new.sampling.top_p), (0.6, 0.95));
     }
 
     #[test]
@@ -751,7 +764,7 @@ mod tests {
         const THREADS: &str = "from 1 to 512";
         const SIZE: &str = "1000T is the most";
         const TOKENS: &str = "from 1 to 16777216";
-        const TEMPERATURE: &str = "from 0 to 1000";
+        const TEMPERATURE: &str = "from 0 to 10";
         const SEED: &str = "18446744073709551615";
         let mut rows: Vec<Row> = Vec::new();
         for (command, begin) in [
@@ -789,8 +802,8 @@ mod tests {
                     command,
                     "temp",
                     begin,
-                    ["0", "1000"],
-                    ["1000.1", "1e39"],
+                    ["0", "10"],
+                    ["10.1", "1e39"],
                     TEMPERATURE,
                 ));
                 rows.push((
@@ -799,7 +812,7 @@ mod tests {
                     begin,
                     ["0.001", "1"],
                     ["0", "1.1"],
-                    "above 0 and at most 1",
+                    "from 0.001 to 1",
                 ));
                 rows.push((
                     command,
@@ -825,8 +838,8 @@ mod tests {
                 "serve",
                 "temp",
                 "serve",
-                ["0", "1000"],
-                ["-0.1", "1001"],
+                ["0", "10"],
+                ["-0.1", "11"],
                 TEMPERATURE,
             ),
             (

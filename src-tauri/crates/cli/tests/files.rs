@@ -414,12 +414,9 @@ fn wrong_usage_ends_with_2_and_says_why() {
     for (arguments, says) in [
         (&[][..], "Usage"),
         (&["run"], "--prompt"),
-        (&["run", "--prompt", "a", "--temp", "-1"], "from 0 to 1000"),
-        (&["run", "--prompt", "a", "--temp", "NaN"], "from 0 to 1000"),
-        (
-            &["run", "--prompt", "a", "--top_p", "0"],
-            "above 0 and at most 1",
-        ),
+        (&["run", "--prompt", "a", "--temp", "-1"], "from 0 to 10"),
+        (&["run", "--prompt", "a", "--temp", "NaN"], "from 0 to 10"),
+        (&["run", "--prompt", "a", "--top_p", "0"], "from 0.001 to 1"),
         (&["run", "--prompt", "a", "--tokens", "0"], "from 1 to"),
         (&["serve", "--port", "70000"], "70000"),
         (&["--port", "80"], "--serve"),

@@ -60,6 +60,15 @@ impl Default for Sampling {
 const GREEDY_UP_TO: f32 = 1e-5;
 
 impl Sampling {
+    /// Temperature for a person who chooses none, in the window as in the terminal.
+    pub const TEMPERATURE: f64 = 0.6;
+    /// Highest temperature a person can choose: at 10 a token e^10 times as likely as another is taken e times as often.
+    pub const MOST_TEMPERATURE: f64 = 10.0;
+    /// `top_p` for a person who chooses none.
+    pub const TOP_P: f64 = 0.95;
+    /// Lowest `top_p` a person can choose: the likeliest token alone, unless a thousand are as likely.
+    pub const LEAST_TOP_P: f64 = 0.001;
+
     /// Says what is wrong with these settings, if something is.
     pub fn check(&self) -> Result<()> {
         let fail = |name: &str, value: f32, rule: &str| {

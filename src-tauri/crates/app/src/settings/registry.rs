@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 
 use fastar_api::{SettingKind, SettingScope as Scope, SettingSection as Section};
+use fastar_engine::Sampling;
 use serde_json::Value;
 use url::Url;
 
@@ -175,16 +176,16 @@ pub(crate) static THINKING: Setting = Setting {
 pub(crate) static TEMPERATURE: Setting = Setting {
     key: "temperature",
     section: Section::Answers,
-    kind: Kind::Decimal(0.0..=10.0),
-    default: Default::Number(0.6),
+    kind: Kind::Decimal(0.0..=Sampling::MOST_TEMPERATURE),
+    default: Default::Number(Sampling::TEMPERATURE),
     scope: Scope::NextMessage,
     help: "How daring the choice of words is. 0 always takes the likeliest; above 1 it becomes wild.",
 };
 pub(crate) static TOP_P: Setting = Setting {
     key: "top_p",
     section: Section::Answers,
-    kind: Kind::Decimal(0.001..=1.0),
-    default: Default::Number(0.95),
+    kind: Kind::Decimal(Sampling::LEAST_TOP_P..=1.0),
+    default: Default::Number(Sampling::TOP_P),
     scope: Scope::NextMessage,
     help: "Only the likeliest words that together have this probability are considered. 1 considers all.",
 };
