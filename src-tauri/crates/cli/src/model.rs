@@ -41,11 +41,7 @@ pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failur
     let model = match path {
         Some(path) => Model {
             engine: Engine::open(&path, &settings)?,
-            name: path
-                .file_stem()
-                .unwrap_or(path.as_os_str())
-                .to_string_lossy()
-                .into_owned(),
+            name: name(&path),
         },
         None => Model {
             engine: Engine::from_static(fastar_app::demo::bytes(), &settings)?,
@@ -74,10 +70,20 @@ pub fn open_for_text(options: &ModelOptions) -> Result<Model, Failure> {
     if model.engine.facts().has_tokenizer {
         return Ok(model);
     }
-    Err(Failure::Error(format!(
-        "{} has no tokenizer, so it can only be used with token ids (`fastar logits`). Convert the checkpoint again with its tokenizer.json.",
-        model.name
-    )))
+    Err(without_tokenizer(&model.name))
+}
+
+/// What a model file is called.
+pub fn name(path: &Path) -> String {
+    let name = path.file_stem().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+/// That a model can neither read nor write text.
+pub fn without_tokenizer(name: &str) -> Failure {
+    Failure::Error(format!(
+        "{name} has no tokenizer, so it can only be used with token ids (`fastar logits`). Convert the checkpoint again with its tokenizer.json."
+    ))
 }
 
 /// The model file that was asked for, if one was: given itself, or as the only one in a folder.

@@ -27,8 +27,10 @@ pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
         let bound = fastar_server::bind(options.port).await?;
         let mut settings = fastar_app::Options::from_environment(Face::Web).map_err(sentence)?;
         if let Some(path) = model::file(options.model.as_deref(), options.model_dir.as_deref())? {
-            // Whether it is a model at all is said here; the app would start with the demo instead.
-            fastar_fst::inspect(&path)?;
+            // Whether it is a model that can answer is said here; the app would start with the demo instead.
+            if !fastar_fst::inspect(&path)?.tokenizer {
+                return Err(model::without_tokenizer(&model::name(&path)));
+            }
             settings.model = Some(path);
         }
         settings.cache_bytes = options.cache;

@@ -266,9 +266,10 @@ fn a_model_without_tokenizer_works_for_logits_and_says_so_elsewhere() {
     for arguments in [
         ["run", "--prompt", "hi", "--model", text(&model)].as_slice(),
         &["chat", "--model", text(&model)],
+        &["serve", "--port", "0", "--model", text(&model)],
     ] {
         let error = refused(arguments);
-        assert!(error.contains("no tokenizer"), "{error}");
+        assert!(error.contains("a_mixed_bf16 has no tokenizer"), "{error}");
     }
 }
 
