@@ -78,16 +78,23 @@ fn refuse_inputs_as_output(options: &LogitsOptions) -> Result<(), Failure> {
             "--out and --trace are the same file; give each a name of its own.".into(),
         ));
     }
-    let Ok(out) = fs::canonicalize(&options.out) else {
+    let Ok(about) = fs::symlink_metadata(&options.out) else {
         return Ok(());
     };
-    // A rename would replace a device or a pipe by a file.
-    if !out.is_file() {
+    // As with --trace. A rename would replace a device or a pipe by a file.
+    let odd = match about.file_type() {
+        kind if kind.is_symlink() => Some("is a link"),
+        kind if !kind.is_file() => Some("is not a regular file"),
+        _ => None,
+    };
+    if let Some(odd) = odd {
         return Err(Failure::Error(format!(
-            "{} is not a regular file; choose another name for --out.",
+            "{} {odd}; choose another name for --out.",
             options.out.display()
         )));
     }
+    let out = fs::canonicalize(&options.out)
+        .map_err(|e| Failure::Error(format!("Could not open {}: {e}.", options.out.display())))?;
     let model = model::file(
         options.model.model.as_deref(),
         options.model.model_dir.as_deref(),
@@ -156,8 +163,6 @@ fn encode(logits: &Logits) -> Result<Vec<u8>, Failure> {
 fn write(out: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed =
         |e: std::io::Error| Failure::Error(format!("Could not write {}: {e}.", out.display()));
-    // The file is replaced by a rename: what a link points to, not the link.
-    let out = &fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
     let folder = match out.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

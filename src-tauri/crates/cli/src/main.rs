@@ -58,15 +58,23 @@ fn main() -> ExitCode {
 fn fastar() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version are not errors; whether anyone reads them is not ours to fail on.
+        Err(error) if error.use_stderr() => {
+            // Where even that cannot be written there is nobody to tell.
             let _ = error.print();
             return ExitCode::from(error.exit_code().clamp(0, 255) as u8);
         }
+        // Help and version are what was asked for.
+        Err(help) => return ended(terminal::printed(|| help.print())),
     };
-    let outcome = start_log()
-        .and_then(|()| arguments.command())
-        .and_then(perform);
+    ended(
+        start_log()
+            .and_then(|()| arguments.command())
+            .and_then(perform),
+    )
+}
+
+/// The exit code of an outcome, which is said where a person should know why.
+fn ended(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, IsTerminal, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
@@ -30,12 +31,39 @@ impl Answers {
         } else {
             Cow::Borrowed(text)
         };
-        self.out
-            .write_all(text.as_bytes())
-            .and_then(|()| self.out.flush())
-            .map_err(Failure::output)
+        printed(|| self.out.write_all(text.as_bytes()))
     }
 }
+
+/// Prints to stdout, all of it.
+pub fn printed(print: impl FnOnce() -> io::Result<()>) -> Result<(), Failure> {
+    if WAS_CLOSED.load(Ordering::Relaxed) {
+        let closed = io::Error::other("it is closed");
+        return Err(Failure::output(closed));
+    }
+    print()
+        .and_then(|()| io::stdout().flush())
+        .map_err(Failure::output)
+}
+
+/// Whether this program was started with its standard output closed (`>&-`). The runtime then opens the null device in its place, so that no
+/// other file gets its number, and everything printed would vanish without an error.
+static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Looks before the runtime begins.
+#[cfg(target_os = "linux")]
+#[used]
+// SAFETY: the loader calls what is listed in this section, once, before `main`; no other thread is there yet, and `fcntl` with F_GETFD touches no
+// memory.
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = {
+    extern "C" fn look() {
+        // SAFETY: see above.
+        let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+        WAS_CLOSED.store(flags < 0, Ordering::Relaxed);
+    }
+    look
+};
 
 /// One line for a person, on stderr. That nobody may be there to read it is not an error.
 pub fn note(text: &str) {

@@ -462,22 +462,32 @@ fn logits_replace_no_device_pipe_folder_or_link() {
         assert!(!out.is_file(), "it was replaced");
     }
     let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+    // Whatever a link leads to: notes, an older one, nothing.
+    for there in [Some(&b"notes"[..]), Some(b""), None] {
+        match there {
+            Some(bytes) => fs::write(&real, bytes).unwrap(),
+            None => fs::remove_file(&real).unwrap(),
+        }
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let ended = run(&link);
+        assert_eq!(ended.code, Some(1));
+        assert!(ended.err.contains("link is a link; choose"), "{ended:?}");
+        assert_eq!(fs::read(&real).ok().as_deref(), there);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        fs::remove_file(&link).unwrap();
+    }
+    // An older one may be replaced, anything else not.
+    for _ in 0..2 {
+        assert_eq!(run(&real).code, Some(0));
+        assert!(SafeTensors::deserialize(&fs::read(&real).unwrap()).is_ok());
+    }
     fs::write(&real, "notes").unwrap();
-    std::os::unix::fs::symlink(&real, &link).unwrap();
-    let ended = run(&link);
-    assert_eq!(ended.code, Some(1));
+    let ended = run(&real);
     assert!(
-        ended.err.contains("is a file of another kind"),
-        "{}",
-        ended.err
+        ended.code == Some(1) && ended.err.contains("is a file of another kind"),
+        "{ended:?}"
     );
     assert_eq!(fs::read(&real).unwrap(), b"notes");
-    fs::write(&real, "").unwrap();
-    assert_eq!(run(&link).code, Some(0));
-    // An older one may be replaced.
-    assert_eq!(run(&link).code, Some(0));
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert!(SafeTensors::deserialize(&fs::read(&real).unwrap()).is_ok());
 }
 
 #[test]
@@ -530,6 +540,7 @@ fn a_model_of_the_app_goes_by_its_name_and_a_path_comes_first() {
     assert!(!ended.err.contains("of that name"), "{ended:?}");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn what_cannot_be_printed_is_an_error_and_who_has_seen_enough_is_not() {
     let folder = tempfile::tempdir().unwrap();
