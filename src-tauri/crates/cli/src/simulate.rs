@@ -12,6 +12,9 @@ use crate::terminal::{Answers, note};
 
 /// Parts of all experts that are tried where nothing else is asked for.
 const SIZES: [f64; 7] = [4.5, 10.0, 15.3, 25.0, 33.0, 50.0, 75.0];
+/// From so many tokens on, the rates of an invented trace of Flash are within 0.03 of those of a thousand tokens. With fewer a cache that holds
+/// whatever came looks as good as any.
+const TELLING: usize = 100;
 
 /// Replays a trace, or a synthetic one, and prints hit rates.
 pub fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
@@ -43,6 +46,12 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
         return Err(Failure::Error(format!(
             "The trace has {steps} steps (a token of an answer, or a chunk of a prompt): too few, for the first half fills the cache and the second is counted."
         )));
+    }
+    if trace.tokens() < TELLING {
+        note(&format!(
+            "fastar: A trace of {} tokens says little about any cache; from {TELLING} tokens on the numbers mean something.",
+            trace.tokens()
+        ));
     }
     if let Some(path) = &options.save {
         save(&trace, path)?;

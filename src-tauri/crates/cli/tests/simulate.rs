@@ -29,7 +29,13 @@ fn an_invented_trace_is_kept_and_read_to_the_same_result() {
         32 + 40 * (1 + 43 * 6)
     );
     let read = run(&[&["simulate", text(&file)], &sizes[..]].concat());
-    assert_eq!(read.out, made.out);
+    assert_eq!((&read.out, &read.err), (&made.out, &made.err));
+    assert_eq!(
+        made.err,
+        "fastar: A trace of 40 tokens says little about any cache; from 100 tokens on the numbers mean something.\n"
+    );
+    let enough = run(&["simulate", "--tokens", "100", "--slots", "10%"]);
+    assert_eq!((enough.code, enough.err.as_str()), (Some(0), ""));
     let shown = run(&["simulate", text(&file), "--slots", "6"]);
     assert!(
         shown
@@ -68,6 +74,15 @@ fn what_is_no_trace_is_refused() {
     assert!(refusal(&header).contains("too few"));
     header.extend([2, 0, 4]);
     assert!(refusal(&header).contains("goes to expert 4, and there are 4"));
+    header.truncate(32);
+    header[20] = 2;
+    header.extend([0, 0, 3, 1, 2]);
+    header.extend([2, 0, 1, 3, 3]);
+    let told = refusal(&header);
+    assert!(
+        told.contains("trace is damaged: token 1 goes to expert 3 of layer 1 twice"),
+        "{told}"
+    );
     assert!(refused(&["simulate", text(folder.path())]).contains("is a folder"));
     assert!(refused(&["simulate", "no-such-file"]).contains("no-such-file"));
     for wrong in ["0", "0%", "101%", "x", "-1"] {

@@ -188,6 +188,7 @@ impl Trace {
         let count = trace.shape.layers * trace.shape.taken;
         // Bounded by the limits above.
         let mut record = vec![0; 1 + count * if wide { 2 } else { 1 }];
+        let mut sorted = Vec::with_capacity(trace.shape.taken);
         loop {
             let got = fill(&mut from, &mut record)?;
             if got < record.len() {
@@ -221,6 +222,17 @@ impl Trace {
                 return Err(damaged(format!(
                     "is damaged: token {token} goes to expert {bad}, and there are {experts}"
                 )));
+            }
+            for (layer, picked) in last.chunks_exact(trace.shape.taken).enumerate() {
+                sorted.clear();
+                sorted.extend_from_slice(picked);
+                sorted.sort_unstable();
+                if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                    return Err(damaged(format!(
+                        "is damaged: token {token} goes to expert {} of layer {layer} twice",
+                        twice[0]
+                    )));
+                }
             }
         }
     }
@@ -533,6 +545,14 @@ mod tests {
         );
         assert!(changed(32, 4).contains("token 0 is of kind 4"));
         assert!(changed(38, 200).contains("token 1 goes to expert 200, and there are 200"));
+        // The third token has 1 and 2 in the first layer, 3 and 4 in the second.
+        for (at, expert, says) in [
+            (43, 2, "token 2 goes to expert 2 of layer 0 twice"),
+            (45, 4, "token 2 goes to expert 4 of layer 1 twice"),
+        ] {
+            let told = changed(at, expert);
+            assert!(told.contains(says), "{told}");
+        }
         assert!(Trace::read(&bytes[..31]).is_err());
         assert!(Trace::read(&b""[..]).is_err());
     }
@@ -645,7 +665,10 @@ mod tests {
                 let Shape { layers, experts, .. } = trace.shape;
                 for token in 0..trace.tokens() {
                     for layer in 0..layers {
-                        prop_assert!(trace.picked(token, layer).iter().all(|e| usize::from(*e) < experts));
+                        let picked = trace.picked(token, layer);
+                        prop_assert!(picked.iter().all(|e| usize::from(*e) < experts));
+                        let distinct: std::collections::BTreeSet<_> = picked.iter().collect();
+                        prop_assert_eq!(distinct.len(), picked.len());
                     }
                 }
             }
