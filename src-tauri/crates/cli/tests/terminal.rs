@@ -5,7 +5,7 @@
 mod common;
 
 use fastar_testkit::hub::{Fault, HubServer};
-use fastar_testkit::{Kind, Synthetic};
+use fastar_testkit::{Chain, Kind, Synthetic};
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -125,26 +125,24 @@ fn a_person_chats_and_leaves_with_ctrl_d() {
 
 #[test]
 fn ctrl_c_stops_the_answer_and_not_the_program() {
-    // So hot that it writes for seconds; its first word is known from a run.
-    let run = [
-        "run",
-        "--prompt",
-        "Tell me a story",
-        "--temp",
-        "1000",
-        "--seed",
-        "4",
-        "--tokens",
-        "9",
+    // One that never comes to an end by itself.
+    let mut chain = Chain::new(&[b"again ", b"and "]);
+    let [begin, again, and] = [
+        chain.vocabulary.control("</think>"),
+        chain.vocabulary.id(b"again "),
+        chain.vocabulary.id(b"and "),
     ];
-    let start = common::run(&run).out;
-    let word = start.split_whitespace().next().unwrap();
-    let mut terminal = Terminal::start("chat --temp 1000 --seed 4");
+    chain.follow(&[begin, again, and, again]);
+    let model = chain.checkpoint(1_000_000).convert();
+    let mut terminal = Terminal::start(&format!(
+        "chat --temp 0 --model '{}'",
+        model.path().display()
+    ));
     terminal.expect("> ");
     terminal.press(b"Tell me a story\r");
     // The echo of the question, then the first of the answer.
     terminal.expect("Tell me a story");
-    terminal.expect(word);
+    terminal.expect("again and again");
     terminal.press(CTRL_C);
     terminal.expect("[stopped, ");
     terminal.expect("> ");
