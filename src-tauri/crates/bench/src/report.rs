@@ -106,13 +106,14 @@ pub struct Line {
     pub id: String,
     /// Name for people.
     pub name: String,
-    /// Median over the rounds.
+    /// Of the round with the median share, or the median where there is no share.
     pub value: f64,
     /// Its unit.
     pub unit: Unit,
-    /// What could be had at most in the same rounds, in the same unit; median.
+    /// What could be had at most in the same round, in the same unit; of products with many tokens what multiply-adds in `f32` could do, which
+    /// arithmetic in eight bits may exceed.
     pub limit: Option<f64>,
-    /// Median of the ratios of the two within a round.
+    /// The ratio of the two.
     pub share: Option<f64>,
     /// The bar of the share, or of the value where there is no share.
     pub bar: Option<Bar>,
@@ -203,7 +204,7 @@ impl Report {
         let mut rows = vec![[
             String::new(),
             "measured".into(),
-            "at most".into(),
+            "compared with".into(),
             "share".into(),
         ]];
         rows.extend(self.lines.iter().map(|line| {
@@ -260,8 +261,12 @@ impl Report {
         let above = self
             .lines
             .iter()
-            // A pair with a peer is no share of what can be had.
-            .any(|line| !line.id.starts_with("peer.") && line.share > Some(MOST_SHARE));
+            // A pair with a peer is no share of what can be had, and arithmetic in eight bits may well be faster than in f32.
+            .any(|line| {
+                !line.id.starts_with("peer.")
+                    && line.unit != Unit::Flops
+                    && line.share > Some(MOST_SHARE)
+            });
         let worst = self
             .lines
             .iter()
@@ -270,7 +275,7 @@ impl Report {
         let changed = worst.and_then(|line| {
             let [least, most] = line.between?;
             let what = match line.limit {
-                Some(_) => format!("what {} could have at most", line.name),
+                Some(_) => format!("what {} is compared with", line.name),
                 None => line.name.clone(),
             };
             Some(format!(
@@ -350,7 +355,7 @@ mod tests {
 Example CPU, 2 threads, AVX2, 24.0 GB of memory
 flash6L32E, 5.1 GB, of which 2.0 GB are read for a token
 
-                         measured         at most  share
+                         measured   compared with  share
 Reading memory         34.00 GB/s
 Writing an answer  14.25 tokens/s  17.00 tokens/s   84 %
 Processor time              0.120
@@ -377,8 +382,14 @@ The disk was not measured.
         assert!(note.ends_with(ABOVE), "{note}");
         report.lines[1].share = Some(0.9);
         assert!(report.uneven().is_some_and(|note| note.ends_with("rough.")));
-        // A peer may well be slower.
+        // Eight bits may well be faster than f32, ...
         report.lines[0].between = None;
+        report.lines[1].share = Some(2.78);
+        report.lines[1].unit = Unit::Flops;
+        assert_eq!(report.uneven(), None);
+        report.lines[1].unit = Unit::Rate;
+        assert_eq!(report.uneven().as_deref(), Some(ABOVE));
+        // ... and a peer slower.
         report.lines[1].share = Some(1.7);
         report.lines[1].id = "peer.answer".into();
         assert_eq!(report.uneven(), None);

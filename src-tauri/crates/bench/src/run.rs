@@ -472,21 +472,49 @@ fn answers(rounds: &[Round], partly: Option<&str>) -> (Line, Option<String>) {
     let note = format!(
         "Only {some} fit into memory, so an answer waits for the disk as well and is not set beside what memory allows."
     );
-    let alone = Line::plain(whole.id, whole.name, whole.value, whole.unit);
+    let value = median(rounds.iter().map(|round| round.done));
+    let alone = Line::plain(whole.id, whole.name, value, whole.unit);
     (alone, Some(note))
 }
 
-/// The line of some rounds.
+/// The line of some rounds: all three numbers are those of the round whose share is the median, the lower of two.
 fn line(id: String, name: String, rounds: &[Round], unit: Unit) -> Line {
-    let middle = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
-    Line::plain(id, name, middle(|r| r.done), unit)
-        .of(middle(|r| r.limit), middle(|r| r.done / r.limit))
-        .between(rounds.iter().map(|r| r.limit))
+    let share = |round: &Round| round.done / round.limit;
+    let mut sorted = rounds.to_vec();
+    sorted.sort_by(|a, b| share(a).total_cmp(&share(b)));
+    let between = rounds.iter().map(|round| round.limit);
+    match sorted.get(sorted.len().saturating_sub(1) / 2) {
+        Some(middle) => Line::plain(id, name, middle.done, unit)
+            .of(middle.limit, share(middle))
+            .between(between),
+        None => Line::plain(id, name, f64::NAN, unit),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_of_the_two_numbers_beside_it() {
+        let round = |done, limit| Round { done, limit };
+        // Shares 0.5, 0.9, 0.25, 2 and 0.8: the medians of each column, 4 and 5, would be none of them.
+        let rounds = [
+            round(2.0, 4.0),
+            round(9.0, 10.0),
+            round(1.0, 4.0),
+            round(10.0, 5.0),
+            round(4.0, 5.0),
+        ];
+        for (some, expected) in [
+            (&rounds[..], (4.0, Some(5.0), Some(0.8))),
+            (&rounds[..4], (2.0, Some(4.0), Some(0.5))),
+            (&rounds[..1], (2.0, Some(4.0), Some(0.5))),
+        ] {
+            let line = line("a".into(), "A".into(), some, Unit::Rate);
+            assert_eq!((line.value, line.limit, line.share), expected);
+        }
+    }
 
     #[test]
     fn an_answer_that_waits_for_the_disk_is_not_set_beside_memory() {
@@ -495,7 +523,7 @@ mod tests {
         let (line, note) = answers(&rounds, None);
         assert_eq!(
             (line.value, line.limit, line.share),
-            (8.0, Some(10.0), Some(0.9))
+            (9.0, Some(10.0), Some(0.9))
         );
         assert!(line.bar.is_some() && note.is_none());
         let (line, note) = answers(&rounds, Some("5 of 192 experts"));

@@ -23,6 +23,10 @@ pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
     let report = interrupt::stops_work(|stop| measure(options, stop, &mut progress));
     progress.clear();
     let report = report?;
+    if report.lines.is_empty() && !report.notes.is_empty() {
+        // Who asked for this alone got nothing.
+        return Err(Failure::Error(report.notes.join(" ")));
+    }
     let text = if options.json {
         serde_json::to_string_pretty(&report)
             .map_err(|e| Failure::Error(format!("The result could not be made: {e}.")))?

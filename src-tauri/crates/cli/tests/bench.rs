@@ -252,6 +252,21 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
     ];
     let sentence = refused(&peer);
     assert!(sentence.contains("`exit 3` failed"), "{sentence}");
+    // The tiny model is smaller than one read.
+    let tiny = [
+        "bench",
+        "--shape",
+        "tiny",
+        "--only",
+        "disk",
+        "--folder",
+        text(folder.path()),
+    ];
+    let sentence = refused(&tiny);
+    assert!(
+        sentence.starts_with("The disk was not measured: "),
+        "{sentence}"
+    );
     let mut peer = peer;
     peer[8] = "echo '| test | t/s |\n| tg8 | 1e300 |'";
     let sentence = refused(&peer);
