@@ -2,14 +2,15 @@
 //! same: JSON (`-o json`), and the table it prints when not asked for anything else.
 //!
 //! It runs in a process group of its own, which is ended whole when it takes too long, says too much or is no longer wanted, and also when
-//! this program is killed: a part of the group waits for that.
+//! this program is killed: a part of the group waits for that. What it starts in other groups (`setsid`) carries a mark in its environment, by
+//! which it is found and ended as well (on Linux, and not when this program is killed).
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fastar_kernels::threads;
 use serde::Deserialize;
@@ -28,23 +29,77 @@ const LEAST_RATE: f64 = 1e-6;
 /// The one who waits for it holds nothing else open.
 #[cfg(unix)]
 const GUARDED: &str = "exec 3<&0 </dev/null; { read -r end <&3; kill -KILL 0; } >/dev/null 2>&1 & exec 3<&-; eval \"$1\"";
+/// What the command and all it starts have in their environment.
+const MARK: &str = "FASTAR_BENCH_PEER";
+/// Who holds the output open when the command itself has ended is waited for so long.
+const LINGER: Duration = Duration::from_secs(3);
 /// So often it is seen whether a run is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The peer that runs now, by the number of its process group. None once it has been waited for: the number may then be another's.
-static RUNNING: Mutex<Option<u32>> = Mutex::new(None);
+/// The peer that runs now.
+static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
-fn running() -> MutexGuard<'static, Option<u32>> {
+struct Running {
+    /// Number of its process group; none once it has been waited for: the number may then be another's.
+    group: Option<u32>,
+    /// What follows [`MARK`].
+    mark: String,
+}
+
+fn running() -> MutexGuard<'static, Option<Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends the peer that runs now, if one does, with everything it has started. For a program that is about to end.
 pub fn end_peer() {
     // Held, so that the number stays that of the peer.
-    if let Some(group) = *running() {
-        kill(group);
+    if let Some(running) = &*running() {
+        running.group.into_iter().for_each(kill);
+        kill_marked(&running.mark);
     }
 }
+
+/// Ends every process that carries this mark, until none is left: one may have started another meanwhile.
+#[cfg(target_os = "linux")]
+fn kill_marked(mark: &str) {
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+    /// A peer that starts processes faster than they are found is left to itself.
+    const MOST_LOOKS: usize = 50;
+    let carried = format!("{MARK}={mark}");
+    let is_marked = |number: i32| {
+        // Of somebody else, or of one that has ended, nothing can be read.
+        std::fs::read(format!("/proc/{number}/environ")).is_ok_and(|environment| {
+            environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == carried.as_bytes())
+        })
+    };
+    for _ in 0..MOST_LOOKS {
+        let mut found = false;
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let number = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            let Some(number) = number.filter(|number| is_marked(*number)) else {
+                continue;
+            };
+            // Once it is held its number cannot become another's; what has the number now is looked at again.
+            let held =
+                Pid::from_raw(number).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+            if let Some(held) = held.filter(|_| is_marked(number)) {
+                found |= pidfd_send_signal(held, Signal::KILL).is_ok();
+            }
+        }
+        if !found {
+            return;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kill_marked(_mark: &str) {}
 
 #[cfg(unix)]
 fn kill(group: u32) {
@@ -102,22 +157,28 @@ fn problem(command: &str, problem: String) -> Error {
 
 /// What the command prints. Whether it ended well, badly or not at all: nothing of it runs any more that is still in its process group.
 fn printed(command: &str, stop: &AtomicBool, most: Duration) -> Result<String> {
+    let mark = mark();
     let mut shell = shell(command);
+    shell.env(MARK, &mark);
     shell.stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut child = {
         let mut running = running();
         let child = shell
             .spawn()
             .map_err(|e| problem(command, format!("could not be started: {e}")))?;
-        *running = Some(child.id());
+        *running = Some(Running {
+            group: Some(child.id()),
+            mark: mark.clone(),
+        });
         child
     };
     let wanted = child.stdin.take();
-    let printed = output(&mut child, command, stop, most);
-    let group = child.id();
-    if running().take_if(|running| *running == group).is_some() {
-        kill(group);
+    let printed = output(&mut child, command, &mark, stop, most);
+    let is_this = |running: &mut Running| running.mark == mark;
+    if let Some(this) = running().take_if(is_this) {
+        this.group.into_iter().for_each(kill);
     }
+    kill_marked(&mark);
     // Where there are no groups, the shell at least ends.
     let _ = child.kill();
     let _ = child.wait();
@@ -142,8 +203,26 @@ fn shell(command: &str) -> Command {
     shell
 }
 
+/// A text that no other run has.
+fn mark() -> String {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    format!(
+        "{}-{}-{}",
+        std::process::id(),
+        since.map_or(0, |since| since.as_nanos()),
+        RUNS.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
 /// Reads until the command ends and says whether it ended well. It is not waited for here where it does not.
-fn output(child: &mut Child, command: &str, stop: &AtomicBool, most: Duration) -> Result<String> {
+fn output(
+    child: &mut Child,
+    command: &str,
+    mark: &str,
+    stop: &AtomicBool,
+    most: Duration,
+) -> Result<String> {
     let end = Instant::now() + most;
     let go_on = || {
         if stop.load(Ordering::Relaxed) {
@@ -169,12 +248,28 @@ fn output(child: &mut Child, command: &str, stop: &AtomicBool, most: Duration) -
         // Nobody may wait any more.
         let _ = sender.send(read.map(|_| bytes));
     })?;
+    let mut ended = None;
     let bytes = loop {
         match receiver.recv_timeout(LOOK_EVERY) {
             Ok(read) => {
                 break read.map_err(|e| problem(command, format!("could not be read: {e}")))?;
             }
-            Err(RecvTimeoutError::Timeout) => go_on()?,
+            Err(RecvTimeoutError::Timeout) => {
+                go_on()?;
+                if ended.is_none() && has_ended(child).unwrap_or(false) {
+                    ended = Some(Instant::now());
+                }
+                let lingers = ended.map_or(Duration::ZERO, |since| since.elapsed());
+                if lingers > 2 * LINGER {
+                    let what = "left something running that holds its output open";
+                    return Err(problem(command, what.into()));
+                }
+                if lingers > LINGER {
+                    // What was said so far is then all there is. The command was not waited for: the number is still that of its group.
+                    kill(child.id());
+                    kill_marked(mark);
+                }
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(problem(command, "could not be read".into()));
             }
@@ -193,7 +288,9 @@ fn output(child: &mut Child, command: &str, stop: &AtomicBool, most: Duration) -
         if has_ended(child).map_err(failed)? {
             // Before it is waited for: until then the group's number is its own. What it has left would run beside whatever comes next.
             kill(child.id());
-            running.take_if(|group| *group == child.id());
+            if let Some(this) = running.as_mut().filter(|this| this.mark == mark) {
+                this.group = None;
+            }
             break child.wait().map_err(failed)?;
         }
         drop(running);
@@ -453,6 +550,19 @@ mod tests {
                 assert_eq!(ended.is_ok(), is_well, "{left}: {ended:?}");
                 ends(&pid());
             }
+        }
+
+        // Nor does what went into a session of its own; and what holds the output is not waited for for ever.
+        let said = "printf '| test | t/s |\\n| tg8 | 2.5 |\\n'";
+        for output in [">/dev/null 2>&1", ""] {
+            let away = format!(
+                "{said}; setsid sh -c 'echo $$ > \"$0\"; exec sleep 100000' '{0}' {output} & while ! test -s '{0}'; do sleep 0.01; done",
+                file.display()
+            );
+            std::fs::remove_file(&file).unwrap();
+            let text = printed(&away, &never, hour).unwrap();
+            assert_eq!(speeds(&text), Ok(vec![speed(Test::Answer(8), 2.5)]));
+            ends(&pid());
         }
 
         std::fs::remove_file(&file).unwrap();
