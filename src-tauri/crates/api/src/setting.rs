@@ -102,7 +102,7 @@ pub struct Setting {
     /// What was given when FaStar was started: it comes before the choice until FaStar is closed. None where nothing was.
     #[ts(type = "boolean | number | string | null")]
     pub given: Value,
-    /// Why what is in the file does not count, a sentence.
+    /// Why what is in the file does not count, or not as it was meant, a sentence.
     pub problem: Option<String>,
 }
 

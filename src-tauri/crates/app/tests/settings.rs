@@ -222,6 +222,7 @@ fn a_cache_of_another_size_counts_after_a_reload_and_the_plan_said_so_before() {
         panic!()
     };
     assert_eq!((model.threads, model.context_size), (1, 512));
+    assert_eq!(get(&app, "threads").problem, None);
     assert_eq!(pending(&app), [""; 0]);
     assert_eq!(
         get(&app, "expert_cache_bytes").in_use,
@@ -230,6 +231,20 @@ fn a_cache_of_another_size_counts_after_a_reload_and_the_plan_said_so_before() {
     );
     let memory = app.model_memory().unwrap();
     assert_eq!((memory.slots, memory.cache_bytes), (20, 20 * expert));
+    // More threads than any computer has for this: told once they are in use, and of no other number.
+    app.setting_set("threads", &json!(512)).unwrap();
+    assert_eq!(get(&app, "threads").problem, None);
+    app.model_reload(false).unwrap();
+    assert!(matches!(loaded(&app), ModelState::Ready { .. }));
+    let told = get(&app, "threads").problem.unwrap();
+    assert!(
+        told.starts_with("512 threads were asked for and this program "),
+        "{told}"
+    );
+    app.setting_set("threads", &json!(1)).unwrap();
+    assert_eq!(get(&app, "threads").problem, None);
+    app.model_reload(false).unwrap();
+    assert!(matches!(loaded(&app), ModelState::Ready { .. }));
 
     // Once it has written something, there is an estimate: more slots are never slower.
     for text in ["Hello!", "Tell me a story about a fox."] {

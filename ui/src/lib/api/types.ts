@@ -802,7 +802,7 @@ pending: boolean,
  */
 given: boolean | number | string | null, 
 /**
- * Why what is in the file does not count, a sentence.
+ * Why what is in the file does not count, or not as it was meant, a sentence.
  */
 problem: string | null, } & ({ "kind": "address" } | { "kind": "path" } | { "kind": "secret" } | { "kind": "whole", 
 /**

@@ -32,6 +32,20 @@ export const sentences: Record<string, string> = {
   '{path} could not be read or written: {error}.': '无法读写 {path}：{error}。',
   'Make room on the disk, or check that you may write there, and try again.':
     '请腾出磁盘空间，或检查是否有写入权限，然后重试。',
+  'Make room on the disk and try again.': '请腾出磁盘空间后重试。',
+  'Make it writable, or choose another folder.': '请设置写入权限，或选择其他文件夹。',
+  'Raise the limit (`ulimit -f unlimited`) and start FaStar again.':
+    '请提高限制（`ulimit -f unlimited`），然后重新启动 FaStar。',
+  '{file} cannot grow: this program may write files of {size} at most.':
+    '{file} 无法再增大：此程序最多只能写入 {size} 的文件。',
+  '{path} cannot grow: the limit on the size of a file is reached.':
+    '{path} 无法再增大：已达到文件大小的上限。',
+  '{asked} threads were asked for and this program may use {allowed} processors; {started} are started. {best} threads would be faster.':
+    '要求 {asked} 个线程，而此程序可使用 {allowed} 个处理器；已启动 {started} 个。{best} 个线程会更快。',
+  '{asked} threads were asked for and this program may use {allowed} processors. {best} threads would be faster.':
+    '要求 {asked} 个线程，而此程序可使用 {allowed} 个处理器。{best} 个线程会更快。',
+  '{asked} threads were asked for and this program is granted the time of {quota} processors. {best} threads would be faster.':
+    '要求 {asked} 个线程，而此程序只分到 {quota} 个处理器的时间。{best} 个线程会更快。',
   'Use another model first.': '请先改用其他模型。',
   'Wait until that has ended, or stop it first.': '请等它结束，或先将它停止。',
   'Connect the disk it is on and resume, or cancel the download.': '请连接它所在的磁盘后继续，或取消下载。',

@@ -36,7 +36,13 @@ impl App {
                         .map_or(Value::Null, |loaded| in_use(setting, loaded)),
                     pending: with.is_some_and(|with| part(setting, with) != part(setting, &now)),
                     given: self.given(setting),
-                    problem: settings.problem(setting),
+                    problem: settings.problem(setting).or_else(|| {
+                        // Of the number that is chosen now, not of one that was.
+                        let of_now = loaded.as_ref().filter(|loaded| loaded.with == now)?;
+                        (setting.key == THREADS.key)
+                            .then(|| of_now.model.facts().warning.clone())
+                            .flatten()
+                    }),
                     default,
                     value,
                     is_set,
