@@ -56,7 +56,7 @@ impl<'a> Entry<'a> {
 
 /// Holds the conversation.
 pub fn chat(options: &ChatOptions) -> Result<(), Failure> {
-    interrupt::take_over()?;
+    interrupt::take_over_with(model::threads(&options.model))?;
     let model = model::open_for_text(&options.model)?;
     let mut talk = Talk {
         session: model.engine.session(),

@@ -41,7 +41,13 @@ pub fn exit_code() -> u8 {
 
 /// Takes over Ctrl+C and the like. Called once, before anything slow; what the system gives is [looked at](limits::check) here, too.
 pub fn take_over() -> Result<(), Failure> {
+    take_over_with(0)
+}
+
+/// The same for a command that will start so many threads itself: where they cannot all be had it is said now, and of all of them.
+pub fn take_over_with(more: usize) -> Result<(), Failure> {
     limits::check()?;
+    threads::room(1 + more)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()

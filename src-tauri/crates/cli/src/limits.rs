@@ -58,6 +58,29 @@ pub fn check() -> Result<(), Failure> {
     }
     Ok(())
 }
+/// Two different sizes in words that differ.
+#[cfg(unix)]
+fn apart(few: u64, more: u64) -> (String, String) {
+    let words = [few, more].map(fastar_fst::size);
+    let [few, more] = match words[0] == words[1] {
+        true => [few, more].map(|bytes| format!("{bytes} bytes")),
+        false => words,
+    };
+    (few, more)
+}
+
+/// Whether the stack of the first thread may grow to so many bytes.
+#[cfg(unix)]
+pub fn first_stack_has(bytes: usize) -> bool {
+    let stack = getrlimit(Resource::Stack).current;
+    stack.is_none_or(|most| most >= bytes as u64)
+}
+
+#[cfg(not(unix))]
+pub fn first_stack_has(_bytes: usize) -> bool {
+    false
+}
+
 
 #[cfg(not(unix))]
 pub fn check() -> Result<(), Failure> {

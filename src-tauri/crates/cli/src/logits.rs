@@ -24,7 +24,7 @@ pub fn logits(options: &LogitsOptions) -> Result<(), Failure> {
         reference: options.reference,
         ..Options::default()
     };
-    interrupt::take_over()?;
+    interrupt::take_over_with(model::threads(&options.model))?;
     let model = model::open(&options.model, arithmetic)?;
     let cancel = Cancel::default();
     let computed = interrupt::stops(&cancel, || {

@@ -49,6 +49,8 @@ fn main() -> ExitCode {
         // What happened was told where it happened.
         Ok(Err(_)) => ExitCode::from(101),
         Err(refused) => {
+        // What needs threads says how many; what needs none is done.
+        Err(_) if limits::first_stack_has(STACK_BYTES) => fastar(),
             terminal::note(&format!("fastar: {refused}"));
             ExitCode::FAILURE
         }

@@ -55,6 +55,12 @@ pub fn open(options: &ModelOptions, arithmetic: Options) -> Result<Model, Failur
     Ok(model)
 }
 
+/// Threads that the model of the options will need.
+pub fn threads(options: &ModelOptions) -> usize {
+    let paged = options.model.is_some() || options.model_dir.is_some();
+    fastar_engine::threads_needed(options.threads, paged)
+}
+
 /// Opens a model that will read and write text.
 pub fn open_for_text(options: &ModelOptions) -> Result<Model, Failure> {
     // Without a home folder there are neither settings nor lists.

@@ -13,7 +13,7 @@ const LONG_PROMPT: usize = 512;
 
 /// Answers the prompt of the options.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
-    interrupt::take_over()?;
+    interrupt::take_over_with(model::threads(&options.model))?;
     let text = prompt::read(&options.prompt)?;
     let model = model::open_for_text(&options.model)?;
     let outcome = answer(&model, text, options);

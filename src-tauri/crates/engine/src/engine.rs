@@ -9,11 +9,12 @@ use fastar_fst::{Container, Dtype, EffortTable};
 use fastar_kernels::processors::{Processors, stay_on};
 use fastar_kernels::product::Arithmetic;
 use fastar_kernels::team::Team;
+use fastar_kernels::threads;
 
 use crate::chat::ChatTokenizer;
 use crate::load::{load, recording};
 use crate::model::{Activity, Model};
-use crate::pager::{PageView, Pager, Statistics, hot};
+use crate::pager::{PageView, Pager, READERS, Statistics, hot};
 use crate::plan::{self, Measured, Need, Plan, Preview};
 use crate::{Error, Result, Session};
 
@@ -144,7 +145,11 @@ impl Engine {
         } else {
             Arithmetic::Fast
         };
-        let (team, warning) = team(options.threads, &Processors::find())?;
+        let processors = Processors::find();
+        // All at once: who raises a limit should have to do it only once.
+        let readers = container.file().map_or(0, |_| READERS);
+        threads::room(started(options.threads, &processors) + readers)?;
+        let (team, warning) = team(options.threads, &processors)?;
         let (model, memory, need) = load(Arc::new(container), arithmetic, options)?;
         let container = model.container();
         let tokenizer = container
@@ -293,6 +298,17 @@ impl Engine {
     }
 }
 
+/// Threads that an engine starts to compute on and, if `paged`, to read the experts of a model file with.
+pub fn threads_needed(asked: Option<usize>, paged: bool) -> usize {
+    started(asked, &Processors::find()) + if paged { READERS } else { 0 }
+}
+
+/// Of the threads that were asked for, those that compute.
+fn started(asked: Option<usize>, processors: &Processors) -> usize {
+    let wanted = asked.unwrap_or_else(|| processors.threads());
+    wanted.min(4 * processors.allowed)
+}
+
 /// The threads of an engine: those asked for, or one for each core; and what is unwise about them.
 ///
 /// As many as there are cores stay on a core each. More than there are processors wait for each other; beyond four times as many nothing but
@@ -307,7 +323,7 @@ fn team(asked: Option<usize>, processors: &Processors) -> Result<(Team, Option<S
         Some(n) => n,
         None => processors.threads(),
     };
-    let threads = wanted.min(4 * processors.allowed);
+    let threads = started(asked, processors);
     let best = processors.threads();
     let counted = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let reason = if wanted > processors.allowed {

@@ -21,7 +21,7 @@ mod session;
 
 pub use answer::{Answer, Event, Finish};
 pub use chat::{Conversation, Effort, Message, Reply, Role, Task, Thinking, Tool, ToolCall, Turn};
-pub use engine::{Cancel, Engine, MOST_THREADS, ModelFacts, Options};
+pub use engine::{Cancel, Engine, MOST_THREADS, ModelFacts, Options, threads_needed};
 pub use error::{Error, Result};
 pub use model::Activity;
 pub use pager::{LayerStatistics, PageView, Statistics, StepStatistics};

@@ -39,6 +39,7 @@ use arena::Arena;
 pub use dense::{Dense, check as check_unkept};
 pub use disk::{Disk, Source, read_whole};
 pub use prefetch::Sight;
+pub use reader::THREADS as READERS;
 use statistics::Counts;
 pub use statistics::{LayerStatistics, Statistics, StepStatistics};
 use table::{Table, Want};

@@ -17,7 +17,7 @@ use super::table::{Job, Origin, Table};
 use crate::{Error, Result};
 
 /// Threads that read.
-const THREADS: usize = 8;
+pub const THREADS: usize = 8;
 /// What is read ahead is read in pieces of this size, so that it can stand back when a layer begins to wait.
 const PIECE: usize = 2 << 20;
 
