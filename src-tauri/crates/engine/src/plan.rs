@@ -13,7 +13,8 @@ use fastar_kernels::control_groups;
 /// Above this a limit means "none": version 1 of control groups says so with the largest multiple of a page.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Bytes this process may still use: what the system has available and what every control group above it leaves. None where nothing can be found out.
+/// Bytes this process may still use: what the system has available, what every control group above it leaves, and the addresses it may still
+/// have. None where nothing can be found out.
 ///
 /// `root` is `/`; tests put a tree of files in its place.
 pub fn available(root: &Path) -> Option<u64> {
@@ -22,6 +23,14 @@ pub fn available(root: &Path) -> Option<u64> {
         let kib: u64 = field(&meminfo, "MemAvailable:")?;
         kib.checked_mul(1024)
     });
+    let addresses = text("proc/self/limits").and_then(|limits| {
+        let used = field(&text("proc/self/status")?, "VmSize:")?.checked_mul(1024)?;
+        Some(
+            addresses(&limits)?
+                .saturating_sub(used)
+                .saturating_sub(BESIDE),
+        )
+    });
     control_groups::of_this_process(root, "memory")
         .iter()
         .filter_map(|group| {
@@ -29,7 +38,19 @@ pub fn available(root: &Path) -> Option<u64> {
             files.left(&group.folder)
         })
         .chain(machine)
+        .chain(addresses)
         .min()
+}
+
+/// Addresses that are left to stacks of threads and to what the allocator reserves for each of them.
+const BESIDE: u64 = 256 << 20;
+
+/// The limit on addresses (`ulimit -v`) in `/proc/self/limits`, in bytes; none if there is no limit.
+fn addresses(limits: &str) -> Option<u64> {
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Names of the files of one version of control groups.
@@ -378,6 +399,25 @@ mod tests {
             ("proc/self/cgroup", "\n0\n0::\n"),
         ]);
         assert_eq!(available(broken.path()), None);
+    }
+
+    #[test]
+    fn a_limit_on_addresses_counts_with_what_is_used_of_it() {
+        let with = |limit: &str| {
+            let limits = format!(
+                "Limit                     Soft Limit           Hard Limit           Units     \n\
+                 Max open files            1024                 524288               files     \n\
+                 Max address space         {limit:<20} unlimited            bytes     \n"
+            );
+            let status = ("proc/self/status", "Name:\tx\nVmSize:\t  524288 kB\n");
+            let files = [MEMINFO, status, ("proc/self/limits", &limits)];
+            available(tree(&files).path())
+        };
+        assert_eq!(with("unlimited"), Some(4096 * MIB));
+        assert_eq!(with("2147483648"), Some((2048 - 512 - 256) * MIB));
+        // More than the machine has is no limit, and what is used up leaves nothing.
+        assert_eq!(with("8589934592"), Some(4096 * MIB));
+        assert_eq!(with("1000"), Some(0));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// The disk is full, a quota is used up, or the file system does not allow files this large.
+    /// The disk is full, a quota is used up, the file system does not allow files this large, or there is no memory.
     #[error("{message}")]
     NoSpace {
         /// What is missing and where.
@@ -255,6 +255,14 @@ impl Error {
                 return Self::NoSpace {
                     message: format!(
                         "Could not {action} {}: neither the file system nor a limit on this program (`ulimit -f`) may allow files this large. Raise the limit or choose another folder.",
+                        shown_path(path)
+                    ),
+                };
+            }
+            io::ErrorKind::OutOfMemory => {
+                return Self::NoSpace {
+                    message: format!(
+                        "Could not {action} {}: the system gives this program no more memory or address space. Raise its limit (`ulimit -v`) or close other programs.",
                         shown_path(path)
                     ),
                 };
