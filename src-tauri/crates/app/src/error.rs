@@ -175,8 +175,18 @@ fn is_full(folder: &Path) -> bool {
 }
 
 fn sqlite_sentence(file: &Path, error: &rusqlite::Error) -> String {
+    let code = sqlite_code(error);
+    if matches!(code, ffi::SQLITE_FULL | ffi::SQLITE_IOERR)
+        && let Some(most) = longest(file)
+    {
+        return format!(
+            "{} cannot grow: this program may write files of {} at most.",
+            file.display(),
+            fastar_fst::size(most)
+        );
+    }
     let file = file.display();
-    match sqlite_code(error) {
+    match code {
         ffi::SQLITE_FULL => format!("The disk is full: nothing more can be saved in {file}."),
         ffi::SQLITE_READONLY | ffi::SQLITE_PERM | ffi::SQLITE_CANTOPEN => {
             format!("{file} cannot be written.")
@@ -197,12 +207,62 @@ fn file_sentence(path: &Path, error: &std::io::Error) -> String {
             format!("{path} cannot be opened or written: no permission.")
         }
         ErrorKind::NotFound => format!("{path} does not exist."),
+        ErrorKind::FileTooLarge => {
+            format!("{path} cannot grow: the limit on the size of a file is reached.")
+        }
         _ => format!("{path} could not be read or written: {error}."),
     }
 }
 
 const STORAGE_HINT: &str =
     "Make room on the disk, or check that you may write there, and try again.";
+const ROOM_HINT: &str = "Make room on the disk and try again.";
+const WRITE_HINT: &str = "Make it writable, or choose another folder.";
+const GROW_HINT: &str = "Raise the limit (`ulimit -f unlimited`) and start FaStar again.";
+
+/// What to do about a database that is not damaged.
+fn sqlite_hint(file: &Path, error: &rusqlite::Error) -> &'static str {
+    match sqlite_code(error) {
+        ffi::SQLITE_FULL | ffi::SQLITE_IOERR if longest(file).is_some() => GROW_HINT,
+        ffi::SQLITE_FULL => ROOM_HINT,
+        ffi::SQLITE_READONLY | ffi::SQLITE_PERM | ffi::SQLITE_CANTOPEN => WRITE_HINT,
+        _ => STORAGE_HINT,
+    }
+}
+
+fn file_hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotFound
+        | ErrorKind::NotADirectory
+        | ErrorKind::InvalidInput
+        | ErrorKind::InvalidFilename
+        | ErrorKind::AlreadyExists => "Check the path, or choose another folder.",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ROOM_HINT,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => WRITE_HINT,
+        ErrorKind::FileTooLarge => GROW_HINT,
+        _ => STORAGE_HINT,
+    }
+}
+
+/// Bytes the files of this program may have (`ulimit -f`), where a database, or what is written beside it, has come near that.
+#[cfg(unix)]
+fn longest(file: &Path) -> Option<u64> {
+    /// More than a database writes at once.
+    const NEAR: u64 = 128 << 10;
+    let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current?;
+    let beside = ["", "-wal", "-journal", "-shm"].map(|ending| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(ending);
+        std::fs::metadata(name).map_or(0, |facts| facts.len())
+    });
+    let length = beside.into_iter().max()?;
+    (length.saturating_add(NEAR) > most).then_some(most)
+}
+
+#[cfg(not(unix))]
+fn longest(_file: &Path) -> Option<u64> {
+    None
+}
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
@@ -255,24 +315,17 @@ impl From<Error> for ApiError {
                 Some("Choose a model file, or use the demo model."),
                 None,
             ),
-            Error::Database { source, .. } => {
+            Error::Database { file, source } => {
                 let hint = if is_damage(source) {
                     "Start FaStar again: it sets the damaged file aside and keeps it."
                 } else {
-                    STORAGE_HINT
+                    sqlite_hint(file, source)
                 };
                 (ErrorCode::Storage, Some(hint), Some(source.to_string()))
             }
             Error::File { source, .. } => (
                 ErrorCode::Storage,
-                Some(match source.kind() {
-                    ErrorKind::NotFound
-                    | ErrorKind::NotADirectory
-                    | ErrorKind::InvalidInput
-                    | ErrorKind::InvalidFilename
-                    | ErrorKind::AlreadyExists => "Check the path, or choose another folder.",
-                    _ => STORAGE_HINT,
-                }),
+                Some(file_hint(source)),
                 Some(source.to_string()),
             ),
             Error::Damaged { details, .. } => (

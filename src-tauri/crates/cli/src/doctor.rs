@@ -1,6 +1,7 @@
 //! `fastar doctor`: the computer as FaStar sees it, in words.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use fastar_api::{Hardware, Instructions};
 use fastar_app::Preferences;
@@ -16,7 +17,32 @@ pub fn doctor() -> Result<(), Failure> {
     }
     let seen = fastar_app::hardware(&preferences.data_folder, &preferences.models_folder);
     let unmet = unmet(&seen, preferences.threads, preferences.cache_bytes);
-    Answers::new().write(&(described(&seen) + &unmet))
+    let unwritable = [
+        (
+            "Models",
+            &preferences.models_folder,
+            "FASTAR_MODELS_DIR, or the settings,",
+        ),
+        ("Data", &preferences.data_folder, "FASTAR_DATA_DIR"),
+    ]
+    .into_iter()
+    .filter_map(|(name, folder, chooser)| unwritable(name, folder, chooser))
+    .collect::<String>();
+    Answers::new().write(&(described(&seen) + &unmet + &unwritable))
+}
+
+/// That nothing can be kept in a folder and what to do, a line; none where it can. What is not there yet is made in what is there of its path.
+fn unwritable(name: &str, folder: &Path, chooser: &str) -> Option<String> {
+    let there = folder.ancestors().find(|path| path.exists())?;
+    let error = tempfile::tempfile_in(there).err()?;
+    let text = error.to_string();
+    // The system's words, without the name that was tried and the number.
+    let reason = text.split(" at path ").next().unwrap_or_default();
+    let reason = reason.split(" (os error").next().unwrap_or_default();
+    Some(format!(
+        "{name:<10} cannot be written in {} ({reason}); make it writable, or name another folder with {chooser} before you start FaStar\n",
+        folder.display()
+    ))
 }
 
 /// What the settings ask for and this computer does not have, and what is used instead; a line for each.
@@ -85,8 +111,29 @@ fn described(seen: &Hardware) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use fastar_api::Disk;
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_told_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |folder: &Path| unwritable("Data", folder, "FASTAR_DATA_DIR");
+        assert_eq!(of(folder.path()), None);
+        assert_eq!(of(&folder.path().join("not/there/yet")), None);
+        // Nobody, not even root, can write below a file.
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let below = file.join("data");
+        assert_eq!(
+            of(&below).unwrap(),
+            format!(
+                "Data       cannot be written in {} (Not a directory); make it writable, or name another folder with FASTAR_DATA_DIR before you start FaStar\n",
+                below.display()
+            )
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn what_is_known_is_said_and_what_is_not_known_too() {

@@ -50,14 +50,14 @@ pub fn check() -> Result<(), Failure> {
     let needed = ADDRESSES + (2 * threads + 8) * ADDRESSES_OF_A_THREAD;
     let addresses = getrlimit(Resource::As).current;
     if let Some(few) = addresses.filter(|bytes| *bytes < needed) {
+        let (few, needed) = apart(few, needed);
         return Err(Failure::Error(format!(
-            "This computer lets FaStar use only {} of address space, and it needs {} and as much as the model has. Raise the limit (`ulimit -v unlimited`) and try again.",
-            fastar_fst::size(few),
-            fastar_fst::size(needed)
+            "This computer lets FaStar use only {few} of address space, and it needs {needed} and as much as the model has. Raise the limit (`ulimit -v unlimited`) and try again."
         )));
     }
     Ok(())
 }
+
 /// Two different sizes in words that differ.
 #[cfg(unix)]
 fn apart(few: u64, more: u64) -> (String, String) {
@@ -81,8 +81,22 @@ pub fn first_stack_has(_bytes: usize) -> bool {
     false
 }
 
-
 #[cfg(not(unix))]
 pub fn check() -> Result<(), Failure> {
     Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_sizes_never_read_the_same() {
+        let words = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(apart(307_200_000, 1_342_177_280), words("307 MB", "1.3 GB"));
+        assert_eq!(
+            apart(1_300_480_000, 1_342_177_280),
+            words("1300480000 bytes", "1342177280 bytes")
+        );
+    }
 }

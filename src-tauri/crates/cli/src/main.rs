@@ -9,6 +9,8 @@ mod bench;
 mod chat;
 mod doctor;
 mod download;
+#[cfg(target_os = "linux")]
+mod early;
 mod failure;
 mod interrupt;
 mod limits;
@@ -43,14 +45,13 @@ const STACK_BYTES: usize = 8 << 20;
 fn main() -> ExitCode {
     limits::too_large_files_are_errors();
     let thread = Builder::new().name("fastar".into()).stack_size(STACK_BYTES);
-    let run = threads::start_with(thread, fastar);
-    match run.map(std::thread::JoinHandle::join) {
+    match threads::start_with(thread, fastar).map(std::thread::JoinHandle::join) {
         Ok(Ok(code)) => code,
         // What happened was told where it happened.
         Ok(Err(_)) => ExitCode::from(101),
-        Err(refused) => {
         // What needs threads says how many; what needs none is done.
         Err(_) if limits::first_stack_has(STACK_BYTES) => fastar(),
+        Err(refused) => {
             terminal::note(&format!("fastar: {refused}"));
             ExitCode::FAILURE
         }

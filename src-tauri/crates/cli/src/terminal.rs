@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, IsTerminal, Stdout, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
@@ -37,7 +36,8 @@ impl Answers {
 
 /// Prints to stdout, all of it.
 pub fn printed(print: impl FnOnce() -> io::Result<()>) -> Result<(), Failure> {
-    if WAS_CLOSED.load(Ordering::Relaxed) {
+    #[cfg(target_os = "linux")]
+    if crate::early::output_was_closed() {
         let closed = io::Error::other("it is closed");
         return Err(Failure::output(closed));
     }
@@ -45,25 +45,6 @@ pub fn printed(print: impl FnOnce() -> io::Result<()>) -> Result<(), Failure> {
         .and_then(|()| io::stdout().flush())
         .map_err(Failure::output)
 }
-
-/// Whether this program was started with its standard output closed (`>&-`). The runtime then opens the null device in its place, so that no
-/// other file gets its number, and everything printed would vanish without an error.
-static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
-
-/// Looks before the runtime begins.
-#[cfg(target_os = "linux")]
-#[used]
-// SAFETY: the loader calls what is listed in this section, once, before `main`; no other thread is there yet, and `fcntl` with F_GETFD touches no
-// memory.
-#[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = {
-    extern "C" fn look() {
-        // SAFETY: see above.
-        let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
-        WAS_CLOSED.store(flags < 0, Ordering::Relaxed);
-    }
-    look
-};
 
 /// One line for a person, on stderr. That nobody may be there to read it is not an error.
 pub fn note(text: &str) {

@@ -89,3 +89,36 @@ fn a_file_that_may_not_grow_is_an_error_and_leaves_no_trace_of_nothing() {
     assert!(told.contains("new.trace"), "{told}");
     assert!(!trace.exists());
 }
+
+#[test]
+fn a_database_that_may_not_grow_is_named_with_the_limit() {
+    let data = tempfile::tempdir().unwrap();
+    let ended = within("-f 8", &["serve", "--port", "0"], data.path());
+    let told = sentence(&ended);
+    assert!(
+        told.contains("chats.db cannot grow: this program may write files of ")
+            && told.contains("ulimit -f"),
+        "{told}"
+    );
+    assert!(!told.contains("room"), "{told}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stack_on_which_nothing_can_run_is_told() {
+    // The loader of the system needs about fourteen kilobytes before this program is asked anything.
+    let ended: Ended = Command::new("sh")
+        .args(["-c", "ulimit -s 24 && exec \"$0\" --version"])
+        .arg(env!("CARGO_BIN_EXE_fastar"))
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+        .into();
+    let told = sentence(&ended);
+    assert!(
+        told.contains("less than 32 KiB of stack") && told.contains("ulimit -s"),
+        "{told}"
+    );
+}
