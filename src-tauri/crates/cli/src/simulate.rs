@@ -47,14 +47,14 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
             "The trace has {steps} steps (a token of an answer, or a chunk of a prompt): too few, for the first half fills the cache and the second is counted."
         )));
     }
+    if let Some(path) = &options.save {
+        save(&trace, path)?;
+    }
     if trace.tokens() < TELLING {
         note(&format!(
             "fastar: A trace of {} tokens says little about any cache; from {TELLING} tokens on the numbers mean something.",
             trace.tokens()
         ));
-    }
-    if let Some(path) = &options.save {
-        save(&trace, path)?;
     }
     let all = trace.shape.layers * trace.shape.experts;
     let slots: Vec<usize> = match options.slots.as_slice() {
