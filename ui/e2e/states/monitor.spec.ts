@@ -109,14 +109,84 @@ test('nothing is asked before it is opened and after it is closed', async ({ pag
   expect(await asked(page, 'monitor')).toBe(before);
 });
 
-test('an answer goes on being written behind it', async ({ page }) => {
+test('it stands beside the chat, which stays usable; Escape closes it and gives the focus back', async ({
+  page,
+}) => {
+  await page.goto('/?fake=weeks');
+  await expect(page.getByTestId('composer')).toBeFocused();
+  await page.keyboard.press('Control+Shift+m');
+  const heading = panel(page).getByRole('heading', { name: 'Monitor' });
+  await expect(heading).toBeFocused();
+  // Side by side, and nothing of the chat is out of reach.
+  const chat = (await page.getByRole('main').boundingBox())!;
+  const beside = (await panel(page).boundingBox())!;
+  expect(chat.x + chat.width).toBeLessThanOrEqual(beside.x + 1);
+  expect(beside.x + beside.width).toBeLessThanOrEqual(1280);
+  await page.keyboard.press('Tab');
+  await expect(panel(page).getByRole('button', { name: 'Close' })).toBeFocused();
+  await page.getByTestId('composer').click();
+  await send(page, 'Hello!');
+  await expect(page.locator('article.answer').last()).toContainText('Ask me something, or ask for a story.');
+  await expect(trend(page, 'answer')).toContainText('tokens/s');
+  await expect(page.getByTestId('composer')).toBeFocused();
+  // From the chat as well; and the same keys open and close it.
+  await page.keyboard.press('Escape');
+  await expect(panel(page)).toHaveCount(0);
+  await expect(page.getByTestId('composer')).toBeFocused();
+  await page.keyboard.press('Control+Shift+m');
+  await expect(heading).toBeFocused();
+  await page.keyboard.press('Escape');
+  await expect(panel(page)).toHaveCount(0);
+  await expect(page.getByTestId('composer')).toBeFocused();
+});
+
+test('Escape stops an answer before it closes what stands beside it', async ({ page }) => {
   await page.goto('/?fake=weeks&hold=12');
+  await page.keyboard.press('Control+Shift+m');
+  await page.getByTestId('composer').click();
   await send(page, 'Hello!');
   await expect(page.getByTestId('stop')).toBeVisible();
-  await page.keyboard.press('Control+Shift+m');
-  await expect(trend(page, 'answer')).toContainText('tokens/s');
+  await page.keyboard.press('Escape');
   await goOn(page);
-  await expect(page.locator('article.answer').last()).toContainText('Ask me something, or ask for a story.');
+  await expect(page.getByTestId('send')).toBeVisible();
+  await expect(panel(page)).toBeVisible();
+});
+
+test('in a narrow window, or with large letters, it has the window to itself, and closing returns', async ({
+  page,
+}) => {
+  await page.setViewportSize({ width: 400, height: 700 });
+  await page.goto('/?fake=weeks');
+  await page.getByTestId('composer').click();
+  await page.keyboard.press('Control+Shift+m');
+  await expect(panel(page).getByRole('heading', { name: 'Monitor' })).toBeFocused();
+  expect(await panel(page).boundingBox()).toEqual({ x: 0, y: 0, width: 400, height: 700 });
+  await expect(page.locator('main')).toHaveAttribute('inert', '');
+  await panel(page).getByRole('button', { name: 'Close' }).click();
+  await expect(panel(page)).toHaveCount(0);
+  await expect(page.getByTestId('composer')).toBeFocused();
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.keyboard.press('Control+Shift+m');
+  await expect(page.locator('main')).not.toHaveAttribute('inert');
+  await page.setViewportSize({ width: 900, height: 800 });
+  await expect(page.locator('main')).toHaveAttribute('inert', '');
+  await page.keyboard.press('Escape');
+  await expect(panel(page)).toHaveCount(0);
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.keyboard.press('Control+,');
+  await page.locator('#setting-text_size').fill('200');
+  await page.keyboard.press('Enter');
+  await expect(page.locator('html')).toHaveCSS('font-size', '32px');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Control+Shift+m');
+  await expect(page.locator('main')).toHaveAttribute('inert', '');
+});
+
+test('while nothing is computed there is no speed, and no line', async ({ page }) => {
+  await open(page, 'idle');
+  await expect(trend(page, 'answer').locator('.value')).toHaveText('Idle');
+  await expect.poll(() => trend(page, 'cpu').locator('.line').getAttribute('d')).toContain('L');
+  expect(await trend(page, 'answer').locator('.line').getAttribute('d')).toBe('');
 });
 
 for (const [name, width, height] of [
@@ -128,9 +198,9 @@ for (const [name, width, height] of [
     for (const scenario of ['weeks', 'demo']) {
       await open(page, scenario);
       await expect(panel(page).getByTestId('layer-times')).toBeVisible();
-      const wide = await page
-        .getByRole('dialog')
-        .evaluate((dialog) => dialog.scrollWidth - dialog.clientWidth);
+      const wide = await panel(page)
+        .locator('.body')
+        .evaluate((body) => body.scrollWidth - body.clientWidth);
       expect(wide, scenario).toBeLessThanOrEqual(0);
       await expect(panel(page).getByRole('button', { name: 'Close' })).toBeInViewport();
     }

@@ -1,8 +1,9 @@
 /**
- * What the app is doing, once a second, while somebody looks or an answer is being written: who opens the screen then sees what led there. What is drawn are differences between two looks; a number that is
- * not known is null and is not drawn.
+ * What the app is doing, once a second, while somebody looks or an answer is being written: who opens the screen then sees what led there.
+ * What is drawn are differences between two looks; a number that is not known is null and is not drawn. Tokens a second are of the time in
+ * which something was computed: a look that was idle for a part does not seem slow, and one that was idle altogether has no speed.
  */
-import type { ApiError, ModelMemory, Monitor as Snapshot, TraceFile } from '../api/types';
+import type { Activity, ApiError, ModelMemory, Monitor as Snapshot, TraceFile } from '../api/types';
 import { type Backend, Unreachable } from '../backend';
 import { failure } from './failure';
 
@@ -21,6 +22,7 @@ interface Look {
 
 /** What happened between two looks. */
 export interface Point {
+  /** Tokens a second of the time in which layers were computed; null where none was. */
   answerRate: number | null;
   promptRate: number | null;
   /** Share of the experts asked for that were in memory, 0 to 1; null where none was asked for. */
@@ -36,6 +38,27 @@ export interface Point {
 export interface LayerTime {
   ms: number;
   waitedMs: number;
+}
+
+/** Seconds in which layers were computed between two looks, of the same model. */
+function busy(before: Look, now: Look): number {
+  const [a, b] = [before.snapshot.activity, now.snapshot.activity];
+  if (a === null || b === null || before.snapshot.load !== now.snapshot.load) return 0;
+  return b.layers_ms.reduce((sum, ms, l) => sum + Math.max(0, ms - (a.layers_ms[l] ?? 0)), 0) / 1000;
+}
+
+/**
+ * How fast tokens came that took so many seconds. Where those of a prompt and of an answer came together, nobody knows whose the time was: it
+ * is counted for the more numerous, so that no speed is too high, and the others have none.
+ */
+function speeds(a: Activity, b: Activity, seconds: number): Pick<Point, 'answerRate' | 'promptRate'> {
+  const answer = b.answer_tokens - a.answer_tokens;
+  const prompt = b.prompt_tokens - a.prompt_tokens;
+  const speed = (tokens: number) => (tokens > 0 && seconds > 0 ? tokens / seconds : null);
+  return {
+    answerRate: answer >= prompt ? speed(answer) : null,
+    promptRate: prompt > answer ? speed(prompt) : null,
+  };
 }
 
 export function between(before: Look, now: Look): Point {
@@ -61,8 +84,7 @@ export function between(before: Look, now: Look): Point {
   const [a, b] = [before.snapshot.activity, now.snapshot.activity];
   // Another model counts from zero.
   if (a === null || b === null || before.snapshot.load !== now.snapshot.load) return point;
-  point.answerRate = rate(a.answer_tokens, b.answer_tokens);
-  point.promptRate = rate(a.prompt_tokens, b.prompt_tokens);
+  Object.assign(point, speeds(a, b, busy(before, now)));
   const [m, n] = [before.memory?.paging, now.memory?.paging];
   if (m && n) {
     const hits = n.hits - m.hits;
@@ -91,6 +113,8 @@ export class Monitor {
   saved = $state<TraceFile | null>(null);
   open = $state(false);
   private looks: Look[] = [];
+  /** What is being computed and not done yet: the look before it, and how many points it has so far. */
+  private begun: { look: Look; points: number } | null = null;
   private watched = false;
   private answering = false;
   private running = false;
@@ -157,13 +181,40 @@ export class Monitor {
     }
     this.snapshot = now.snapshot;
     this.memory = now.memory;
-    if (before) this.points = [...this.points.slice(1 - KEPT), between(before, now)];
+    if (before) {
+      this.points = [...this.points.slice(1 - KEPT), between(before, now)];
+      this.span(before, now);
+    } else this.begun = null;
     if (before && before.snapshot.load !== now.snapshot.load) {
       this.looks = [];
       this.layers = [];
     }
     this.looks = [...this.looks.slice(-CALM), now];
     this.time(this.looks[0] ?? now, now);
+  }
+
+  /**
+   * A token, or a chunk of a prompt, may take longer than from one look to the next. Until it is done the speed stays what it was, and then all
+   * looks it took get the one it had.
+   */
+  private span(before: Look, now: Look): void {
+    const [a, b] = [before.snapshot.activity, now.snapshot.activity];
+    if (a === null || b === null || busy(before, now) === 0) {
+      this.begun = null;
+      return;
+    }
+    this.begun ??= { look: before, points: 0 };
+    this.begun.points += 1;
+    const { look, points } = this.begun;
+    const done = a.answer_tokens !== b.answer_tokens || a.prompt_tokens !== b.prompt_tokens;
+    const first = this.points.length - points;
+    const known = this.points[first - 1] ?? UNKNOWN;
+    const rates =
+      done && look.snapshot.activity
+        ? speeds(look.snapshot.activity, b, busy(look, now))
+        : { answerRate: known.answerRate, promptRate: known.promptRate };
+    this.points = this.points.map((point, i) => (i < first ? point : { ...point, ...rates }));
+    if (done) this.begun = null;
   }
 
   /** Times stay as they were while nothing is computed. */

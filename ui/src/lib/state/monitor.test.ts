@@ -33,19 +33,36 @@ describe('what is drawn', () => {
     const now = {
       snapshot: snapshot({
         at_ms: 3000,
-        activity: { prompt_tokens: 10, answer_tokens: 13, layers_ms: [3, 6] },
+        // Computed for half of the two seconds, idle for the other.
+        activity: { prompt_tokens: 10, answer_tokens: 13, layers_ms: [401, 602] },
         process: { ...snapshot().process, cpu_ms: 4100, read_bytes: 5000, resident_bytes: 9 },
       }),
       memory: memory(106, 11, 1),
     };
     expect(between(before, now)).toEqual({
-      answerRate: 4,
-      promptRate: 0,
+      answerRate: 8,
+      promptRate: null,
       hitRate: 6 / 8,
       readRate: 2000,
       cpu: 0.5,
       resident: 9,
     });
+  });
+
+  it('has no speed while nothing is computed, and none that is too high where a prompt was read as well', () => {
+    const rates = (prompt_tokens: number, answer_tokens: number, ms: number) => {
+      const activity = {
+        prompt_tokens: 10 + prompt_tokens,
+        answer_tokens: 5 + answer_tokens,
+        layers_ms: [1, 2 + ms],
+      };
+      const now = { snapshot: snapshot({ at_ms: 2000, activity }), memory: null };
+      const { answerRate, promptRate } = between({ snapshot: snapshot(), memory: null }, now);
+      return [answerRate, promptRate];
+    };
+    expect(rates(0, 0, 0)).toEqual([null, null]);
+    expect(rates(24, 60, 40)).toEqual([1500, null]);
+    expect(rates(300, 1, 600)).toEqual([null, 500]);
   });
 
   it('is nothing where nothing is known: another model, no time, no experts, a system that does not say', () => {
@@ -64,10 +81,11 @@ describe('what is drawn', () => {
 describe('what is kept', () => {
   let at = 0;
   let asked = 0;
+  let activity = snapshot().activity;
   const backend = {
     monitor: async () => {
       asked += 1;
-      return snapshot({ at_ms: at });
+      return snapshot({ at_ms: at, activity });
     },
     modelMemory: async () => memory(0, 0, 0),
   } as unknown as Backend;
@@ -76,6 +94,7 @@ describe('what is kept', () => {
     vi.useFakeTimers();
     at = 1000;
     asked = 0;
+    activity = snapshot().activity;
   });
   afterEach(() => vi.useRealTimers());
 
@@ -97,18 +116,46 @@ describe('what is kept', () => {
     await vi.advanceTimersByTimeAsync(0);
     const [seen, looks] = [monitor.points.length, asked];
     expect(seen).toBeGreaterThanOrEqual(9);
-    expect(monitor.points.every((point) => point.answerRate !== null)).toBe(true);
+    expect(monitor.points.every((point) => point.cpu !== null)).toBe(true);
     await pass(20);
     expect(asked).toBe(looks);
     monitor.watch(true);
     await pass(2);
     // Nobody knows what was in those twenty seconds.
-    const unknown = monitor.points.filter((point) => point.answerRate === null);
+    const unknown = monitor.points.filter((point) => point.cpu === null);
     expect(Math.abs(unknown.length - 20)).toBeLessThanOrEqual(1);
-    expect(monitor.points.slice(0, seen).every((point) => point.answerRate !== null)).toBe(true);
-    expect(monitor.points.at(-1)?.answerRate).not.toBeNull();
+    expect(monitor.points.slice(0, seen).every((point) => point.cpu !== null)).toBe(true);
+    expect(monitor.points.at(-1)?.cpu).not.toBeNull();
     await pass(2 * KEPT);
     expect(monitor.points).toHaveLength(KEPT);
+    monitor.watch(false);
+  });
+
+  it('has one speed for a token that takes several looks, and a gap while nothing is computed', async () => {
+    const monitor = new Watching(backend);
+    const compute = async (tokens: number, ms: number) => {
+      const before = activity ?? { prompt_tokens: 0, answer_tokens: 0, layers_ms: [0, 0] };
+      const [first = 0, second = 0] = before.layers_ms;
+      activity = {
+        ...before,
+        answer_tokens: before.answer_tokens + tokens,
+        layers_ms: [first + ms / 2, second + ms / 2],
+      };
+      await pass(1);
+    };
+    monitor.watch(true);
+    await compute(0, 0);
+    await compute(2, 500);
+    const rates = () => monitor.points.map((point) => point.answerRate);
+    expect(rates().at(-1)).toBe(4);
+    await compute(0, 1000);
+    // Not done yet: as fast as before, for all that is known.
+    expect(rates().slice(-2)).toEqual([4, 4]);
+    await compute(1, 1000);
+    expect(rates().slice(-3)).toEqual([4, 0.5, 0.5]);
+    await compute(0, 0);
+    await compute(4, 250);
+    expect(rates().slice(-5)).toEqual([4, 0.5, 0.5, null, 16]);
     monitor.watch(false);
   });
 });

@@ -612,6 +612,7 @@ export const en = {
     close: 'Close',
     reading: 'Looking…',
     disconnected: 'The pictures go on by themselves when FaStar is back.',
+    idle: 'Idle',
     unknown: '–',
     minute: 'last 3 minutes',
     speed: 'Answer',

@@ -616,6 +616,7 @@ export const zh: Strings = {
     close: '关闭',
     reading: '正在读取…',
     disconnected: 'FaStar 恢复后，图表会自动继续。',
+    idle: '空闲',
     unknown: '–',
     minute: '最近 3 分钟',
     speed: '回答',
