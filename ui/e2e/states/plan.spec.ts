@@ -26,6 +26,67 @@ test('the first screen says what fits and how fast it would be, and moves nothin
   );
 });
 
+for (const locale of ['en-US', 'zh-CN']) {
+  test.describe(locale, () => {
+    test.use({ locale });
+    test('nothing moves when the estimate is there, at any width and with large letters', async ({
+      page,
+    }) => {
+      const sizes: [width: number, letters: string][] = [
+        [400, ''],
+        [400, '200%'],
+        [800, ''],
+      ];
+      for (const [width, letters] of sizes) {
+        await page.setViewportSize({ width, height: 1000 });
+        await page.goto('about:blank');
+        await page.goto('/?fake=demo');
+        await page.evaluate((size) => (document.documentElement.style.fontSize = size), letters);
+        await expect(prospect(page).getByRole('button')).toBeVisible();
+        const heading = page.getByRole('heading', { level: 1 });
+        await expect(prospect(page)).not.toContainText('3.7');
+        const before = await heading.boundingBox();
+        await expect(prospect(page)).toContainText('3.7');
+        expect(await heading.boundingBox(), `${width} ${letters}`).toEqual(before);
+      }
+    });
+  });
+}
+
+test('the plan is as high as what it says, and its buttons are in view in a narrow window', async ({
+  page,
+}) => {
+  for (const [width, height] of [
+    [1280, 800],
+    [400, 600],
+  ] as const) {
+    await page.setViewportSize({ width, height });
+    await page.goto('/?fake=demo');
+    await page.getByRole('button', { name: 'Get the real model' }).click();
+    const download = plan(page).getByTestId('plan-download');
+    await expect(download).toBeInViewport({ ratio: 1 });
+    const dialog = (await page.getByRole('dialog').boundingBox())!;
+    const last = (await plan(page).getByRole('button', { name: 'Not now' }).boundingBox())!;
+    expect(dialog.y + dialog.height - last.y - last.height).toBeLessThan(24);
+  }
+});
+
+test('it says when it was measured, and measures again when asked', async ({ page }) => {
+  const speed = plan(page).getByTestId('plan-speed');
+  await page.goto('/?fake=measured');
+  await page.getByRole('button', { name: 'Get the real model' }).click();
+  await expect(speed).toContainText('Measured 12 min ago: memory reads 96.2 GB/s');
+  expect(await asked(page)).not.toContain('machineMeasure');
+  await speed.getByRole('button', { name: 'Measure again' }).click();
+  await expect(speed).toContainText('Measured just now: memory reads 96.2 GB/s');
+  expect((await asked(page)).filter((name) => name === 'machineMeasure')).toHaveLength(1);
+  // Where the app does not tell when, no time is made up, and nothing is offered that it would not do.
+  await page.goto('/?fake=untimed');
+  await page.getByRole('button', { name: 'Get the real model' }).click();
+  await expect(speed).toContainText('Measured: memory reads 96.2 GB/s');
+  await expect(speed.getByRole('button')).toHaveCount(0);
+});
+
 test('the real model is three clicks away, and every number has its reason before the first byte', async ({
   page,
 }) => {
@@ -33,7 +94,7 @@ test('the real model is three clicks away, and every number has its reason befor
   await page.getByRole('button', { name: 'Get the real model' }).click();
   await expect(plan(page).getByTestId('plan-speed')).toContainText('About 3.7 to 7.2 tokens/s');
   await expect(plan(page).getByTestId('plan-speed')).toContainText(
-    'An estimate: the model was not run. Just now memory was read at 96.2 GB/s and the disk at 6.3 GB/s, and about 74 % of the experts asked for should be in memory.',
+    'An estimate: the model was not run. Measured just now: memory reads 96.2 GB/s, the disk 6.3 GB/s. About 74 % of the experts asked for should be in memory.',
   );
   await expect(plan(page)).toContainText(
     '7.8 GB for what every word needs, 47.0 GB for 3,512 of 11,008 experts (31 %).',

@@ -32,6 +32,9 @@ import type {
 
 export type OnEvent = (event: GenerationEvent) => void;
 
+/** A plan, with the time its speeds were measured where the app tells it. */
+export type MeasuredPlan = MachinePlan & { measured_at?: number | null };
+
 export interface Backend {
   appInfo(): Promise<AppInfo>;
   /** The page has been drawn: the shell need not wait for it any more. */
@@ -127,9 +130,9 @@ export interface Backend {
   /** The computer, as far as the app may use it. */
   hardware(): Promise<Hardware>;
   /** What the computer would do with the recommended model. */
-  machinePlan(): Promise<MachinePlan>;
-  /** The same, after memory and disk were measured for a moment. */
-  machineMeasure(): Promise<MachinePlan>;
+  machinePlan(): Promise<MeasuredPlan>;
+  /** The same, after memory and disk were measured for a moment; once they were, only when asked to do it again. */
+  machineMeasure(again: boolean): Promise<MeasuredPlan>;
   /** Lines of the log after this number. */
   logRead(after: number): Promise<LogPage>;
   /** A text for a report about a problem. */

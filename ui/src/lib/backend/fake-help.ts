@@ -1,6 +1,6 @@
 /** The scripted app's computer, log and report. */
-import type { Hardware, LogLine, LogPage, MachinePlan } from '../api/types';
-import { type Backend, BackendError } from './backend';
+import type { Hardware, LogLine, LogPage } from '../api/types';
+import { type Backend, BackendError, type MeasuredPlan } from './backend';
 
 const hardware: Hardware = {
   system: 'linux 6.12.0, Some Linux 13, x86_64',
@@ -41,7 +41,7 @@ const begun: [LogLine['level'], target: string, text: string][] = [
 type Methods = Pick<Backend, 'hardware' | 'machinePlan' | 'machineMeasure' | 'logRead' | 'diagnostics'>;
 
 /** As the app works it out for a computer with 64 GB, or for one with too little of something. */
-function machine(name: string, measured: boolean): MachinePlan {
+function machine(name: string, measured: boolean): MeasuredPlan {
   const small = name === 'smallmachine';
   const peak_bytes = 163_408_743_436;
   const free_bytes = name === 'fulldisk' || small ? 82_300_000_000 : hardware.models.free_bytes;
@@ -92,15 +92,20 @@ export function fakeHelp(name: string): Methods {
       text: (event as CustomEvent<string>).detail,
     });
   });
-  let measured = false;
+  // One that was measured before the page was opened, one that does not say when it was.
+  let at: number | null = name === 'measured' ? Date.now() - 12.4 * 60_000 : name === 'untimed' ? 0 : null;
+  const plan = () => {
+    const measured = machine(name, at !== null);
+    return name === 'untimed' ? measured : { ...measured, measured_at: measured.speed ? at : null };
+  };
   return {
     async machinePlan() {
-      return machine(name, measured);
+      return plan();
     },
     async machineMeasure() {
       await new Promise((resolve) => setTimeout(resolve, 200));
-      measured = true;
-      return machine(name, measured);
+      at = Date.now();
+      return plan();
     },
     async hardware() {
       if (name === 'brokenhelp') {

@@ -76,8 +76,11 @@ export const en = {
     factNpu: 'NPU found, not used yet',
     factNoNpu: 'no NPU',
     speed: (least: string, most: string) => `About ${least} to ${most} tokens/s`,
-    speedWhy: (memory: string, disk: string, percent: number) =>
-      `An estimate: the model was not run. Just now memory was read at ${memory}/s and the disk at ${disk}/s, and about ${percent} % of the experts asked for should be in memory.`,
+    speedWhy: (measured: string | null, memory: string, disk: string, percent: number) =>
+      `An estimate: the model was not run. ${measured ?? 'Measured'}: memory reads ${memory}/s, the disk ${disk}/s. About ${percent} % of the experts asked for should be in memory.`,
+    justNow: 'Measured just now',
+    ago: (time: string) => `Measured ${time} ago`,
+    measureAgain: 'Measure again',
     measuring: 'Measuring…',
     measuringMore: 'Memory and disk are read for a moment. Nothing is downloaded.',
     noSpeed: 'How fast it would be is not known',

@@ -105,8 +105,11 @@ export const zh: Strings = {
     factNpu: '有 NPU，尚未使用',
     factNoNpu: '无 NPU',
     speed: (least, most) => `每秒约 ${least} 到 ${most} 个 token`,
-    speedWhy: (memory, disk, percent) =>
-      `这是估算，模型并未运行。刚才测得内存读取速度为每秒 ${memory}，磁盘为每秒 ${disk}，所需的专家预计约有 ${percent}% 在内存中。`,
+    speedWhy: (measured, memory, disk, percent) =>
+      `这是估算，模型并未运行。${measured ?? '测得'}：内存每秒读取 ${memory}，磁盘每秒读取 ${disk}。所需的专家预计约有 ${percent}% 在内存中。`,
+    justNow: '刚才测得',
+    ago: (time) => `${time} 前测得`,
+    measureAgain: '重新测量',
     measuring: '正在测量…',
     measuringMore: '会短暂读取内存和磁盘。不会下载任何内容。',
     noSpeed: '速度尚不清楚',
