@@ -28,7 +28,7 @@ const shots: Shot[] = [
   },
   {
     name: 'zh-answer',
-    scenario: 'demo',
+    scenario: 'unmeasured',
     act: async (page) => {
       await page.getByTestId('thinking').selectOption('on');
       await send(page, '你好！');

@@ -115,7 +115,7 @@ test('an answer that filled the context cannot be continued; one at its limit ca
 });
 
 test('thoughts come folded, with their time, and can be read', async ({ page }) => {
-  await page.goto('/?fake=demo');
+  await page.goto('/?fake=unmeasured');
   await page.getByTestId('thinking').selectOption('on');
   await send(page, FOX);
   await settled(page);
@@ -129,6 +129,22 @@ test('thoughts come folded, with their time, and can be read', async ({ page }) 
   await send(page, 'Hello!');
   await settled(page);
   await expect(page.getByTestId('thoughts')).toHaveCount(1);
+});
+
+test('the demo model is not asked to think, whatever is chosen, and the reason stands there', async ({
+  page,
+}) => {
+  await page.goto('/?fake=demo');
+  await expect(page.getByTestId('no-thinking')).toHaveText('The demo model cannot think first');
+  await expect(page.getByTestId('thinking')).toHaveCount(0);
+  await page.keyboard.press('Control+,');
+  await page.getByRole('tab', { name: 'Answers' }).click();
+  await page.locator('[data-setting=thinking]').getByRole('radio', { name: 'Most' }).check();
+  await page.keyboard.press('Escape');
+  await send(page, FOX);
+  await settled(page);
+  await expect(page.getByTestId('thoughts')).toHaveCount(0);
+  await expect(page.locator('article.answer')).toHaveCount(1);
 });
 
 test('while it thinks the page says so, and Stop ends it', async ({ page }) => {

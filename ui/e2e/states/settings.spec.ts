@@ -269,7 +269,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
 test('how a message is thought about by default is chosen once, and a message may say otherwise', async ({
   page,
 }) => {
-  await open(page, 'demo', 'Answers');
+  await open(page, 'unmeasured', 'Answers');
   await expect(page.getByTestId('settings-panel')).toContainText('“fastar chat” has options of its own');
   await setting(page, 'thinking').getByRole('radio', { name: 'On' }).check();
   await page.keyboard.press('Escape');

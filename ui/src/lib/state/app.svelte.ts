@@ -194,6 +194,16 @@ export class App {
     return inUse.is_demo ? strings.model.demo : inUse.name;
   }
 
+  /** The built-in model was never taught to think before it answers: it is not asked to, whatever is chosen. */
+  get canThink(): boolean {
+    return this.modelInUse?.is_demo !== true;
+  }
+
+  /** How the next answer is thought about. */
+  private get thinkingNow(): Thinking {
+    return this.canThink ? this.thinking : 'off';
+  }
+
   /** True while the open chat's answer is on its way. */
   get answering(): boolean {
     return this.open.progress !== null;
@@ -575,7 +585,7 @@ export class App {
     return {
       text: text.trim(),
       attachments: $state.snapshot(open.attachments),
-      thinking: this.thinking,
+      thinking: this.thinkingNow,
       system: open.summary === null ? open.system : '',
     };
   }
@@ -651,7 +661,7 @@ export class App {
   }
 
   regenerate(answerId: string): void {
-    this.rewrite((onEvent) => this.backend.messageRegenerate(answerId, this.thinking, onEvent));
+    this.rewrite((onEvent) => this.backend.messageRegenerate(answerId, this.thinkingNow, onEvent));
   }
 
   continueAnswer(answerId: string): void {
@@ -663,7 +673,7 @@ export class App {
     const changed: NewMessage = {
       text: text.trim(),
       attachments: $state.snapshot(message.attachments),
-      thinking: this.thinking,
+      thinking: this.thinkingNow,
       system: '',
     };
     if (changed.text === '' && changed.attachments.length === 0) return;

@@ -109,6 +109,7 @@ export const en = {
       Thinking,
       string
     >,
+    noThinking: 'The demo model cannot think first',
     thinkingHelp:
       'Whether the model thinks before it answers. Changing to or from the most thinking makes it read the whole conversation again.',
     tokens: (n: number) => some(n, 'token', 'tokens'),

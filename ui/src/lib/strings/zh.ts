@@ -134,6 +134,7 @@ export const zh: Strings = {
     queue: '回答完成后发送',
     thinking: '思考',
     thinkingNames: { off: '不思考', on: '思考', max: '深度思考' },
+    noThinking: '演示模型不会先思考',
     thinkingHelp: '模型在回答前是否思考。切换到“深度思考”或从它切换出来，模型都要重新读取整个对话。',
     tokens: (n) => `${count(n)} 个 token`,
     contextWarning: (percent) =>
