@@ -38,7 +38,7 @@ test('another cache size is planned before, counts after a reload, and the real 
   const plan = panel.getByTestId('cache-plan');
   await expect(plan).toContainText('Room for 96 of 96 experts (100 %).');
   const setting = panel.locator('[data-setting=expert_cache_bytes]');
-  const before = /In use now: ([\d.]+ MB)\./.exec(await setting.innerText())?.[1];
+  const before = /was loaded with ([\d.]+ MB)\./.exec(await setting.innerText())?.[1];
   // All 96 experts of the demo, exactly.
   expect(before).toBeTruthy();
 
@@ -46,11 +46,11 @@ test('another cache size is planned before, counts after a reload, and the real 
   await page.keyboard.press('Enter');
   const slots = Number(/Room for (\d+) of 96 experts/.exec(await plan.innerText())?.[1]);
   await expect(plan).not.toContainText('Room for 96');
-  await expect(setting).toContainText(`In use now: ${before}.`);
+  await expect(setting).toContainText(`was loaded with ${before}.`);
   await panel.getByTestId('reload').click();
   await expect(panel.getByTestId('reload')).toHaveCount(0);
-  await expect(setting).not.toContainText(`In use now: ${before}.`);
-  await expect(setting).toContainText(/In use now: [\d.]+ MB\./);
+  await expect(setting).not.toContainText(`was loaded with ${before}.`);
+  await expect(setting).toContainText(/was loaded with [\d.]+ MB\./);
   expect(slots).toBeGreaterThan(0);
   const file = JSON.parse(readFileSync(join(server.folder, 'settings.json'), 'utf8'));
   expect(file).toEqual({ expert_cache_bytes: 2_000_000 });
@@ -121,7 +121,11 @@ test('what happens is in the log as it happens, at the chosen level, and in the 
   const lines = panel.getByTestId('log-lines');
   await expect(lines).toContainText('FaStar begins');
   await expect(lines).toContainText('the model is ready');
-  await panel.getByRole('radio', { name: 'Details' }).check();
+  await panel.getByRole('button', { name: 'Choose what is written down' }).click();
+  await page.locator('[data-setting=log_level]').getByRole('radio', { name: 'Details' }).check();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('?');
+  await panel.getByRole('tab', { name: 'Log' }).click();
   await expect(lines).toContainText('a setting was changed setting="log_level"');
   const text = readFileSync(join(server.folder, 'logs/fastar.log'), 'utf8');
   expect(text).toContain('INFO fastar_app: FaStar begins');

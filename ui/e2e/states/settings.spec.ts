@@ -27,8 +27,8 @@ test('the keyboard reaches the settings, every section, and the chat again', asy
   await expect(tab(page, 'Answers')).toBeFocused();
   await page.keyboard.press('ArrowUp');
   await page.keyboard.press('ArrowUp');
-  await expect(tab(page, 'Server')).toBeFocused();
-  await expect(tab(page, 'Server')).toHaveAttribute('aria-selected', 'true');
+  await expect(tab(page, 'Logs')).toBeFocused();
+  await expect(tab(page, 'Logs')).toHaveAttribute('aria-selected', 'true');
   await page.keyboard.press('Escape');
   await expect(panel(page)).toHaveCount(0);
   await expect(page.getByTestId('composer')).toBeFocused();
@@ -110,7 +110,9 @@ test('the cache has a slider and an exact number, and says what either would mea
   await expect(number).toHaveValue('30');
   await expect(plan(page)).toContainText('Room for 2,243 of 11,008 experts (20 %)');
   await expect(plan(page)).toContainText(/About [\d.]+ tokens\/s\. An estimate/);
-  await expect(setting(page, 'expert_cache_bytes')).toContainText('In use now: 30.0 GB.');
+  await expect(setting(page, 'expert_cache_bytes')).toContainText(
+    'The model in use was loaded with 30.0 GB.',
+  );
   await expect(reload(page)).toHaveCount(0);
 
   // While it is dragged the plan follows; nothing is kept yet.
@@ -124,21 +126,25 @@ test('the cache has a slider and an exact number, and says what either would mea
   await page.keyboard.press('Enter');
   await expect(plan(page)).toContainText('does not fit into');
   await expect(number).toHaveValue('500');
-  await expect(setting(page, 'expert_cache_bytes')).toContainText('In use now: 30.0 GB.');
+  await expect(setting(page, 'expert_cache_bytes')).toContainText(
+    'The model in use was loaded with 30.0 GB.',
+  );
   await number.fill('');
   await page.keyboard.press('Enter');
   await expect(number).toHaveAttribute('placeholder', 'Automatic: 48.13');
 
   await field(page, 'threads').fill('4');
   await page.keyboard.press('Enter');
-  await expect(setting(page, 'threads')).toContainText('In use now: 8.');
+  await expect(setting(page, 'threads')).toContainText('The model in use was loaded with 8 threads.');
   await expect(setting(page, 'threads')).toContainText('Waits for a reload');
   await expect(reload(page)).toHaveText('Reload to apply (2 changes)');
   await reload(page).click();
   await expect(panel(page)).toContainText('The model is being loaded…');
   await expect(reload(page)).toHaveCount(0);
-  await expect(setting(page, 'threads')).not.toContainText('In use now');
-  await expect(setting(page, 'expert_cache_bytes')).toContainText('In use now: 48.1 GB.');
+  await expect(setting(page, 'threads')).not.toContainText('was loaded with');
+  await expect(setting(page, 'expert_cache_bytes')).toContainText(
+    'The model in use was loaded with 48.1 GB.',
+  );
 });
 
 test('a change that is taken back waits for nothing', async ({ page }) => {
@@ -293,4 +299,39 @@ test('a thousand with a comma is no number of gigabytes, and decimals may have o
   await page.keyboard.press('Enter');
   await expect(setting(page, 'expert_cache_bytes')).not.toContainText('must be a number');
   await expect(field).toHaveValue('30.5');
+});
+
+test('how much is written into the log is chosen here, and the viewer leads to it', async ({ page }) => {
+  await open(page, 'demo', 'Logs');
+  await setting(page, 'log_level').getByRole('radio', { name: 'Details' }).check();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('?');
+  const help = page.getByTestId('help-panel');
+  await help.getByRole('tab', { name: 'Log' }).click();
+  await expect(help.locator('[data-setting]')).toHaveCount(0);
+  await help.getByRole('button', { name: 'Choose what is written down' }).click();
+  await expect(help).toHaveCount(0);
+  await expect(setting(page, 'log_level').getByRole('radio', { name: 'Details' })).toBeChecked();
+});
+
+test('the number of gigabytes stands where every other number stands', async ({ page }) => {
+  for (const [width, scenario] of [
+    [1280, 'demo'],
+    [1280, 'chosen'],
+    [400, 'demo'],
+    [400, 'chosen'],
+  ] as const) {
+    await page.setViewportSize({ width, height: 800 });
+    await open(page, scenario, 'Performance');
+    await expect(plan(page)).not.toBeEmpty();
+    const memory = (await field(page, 'expert_cache_bytes').boundingBox())!;
+    const threads = (await field(page, 'threads').boundingBox())!;
+    if (width === 400) expect(memory.x, scenario).toBeCloseTo(threads.x, 0);
+    else expect(memory.x + memory.width, scenario).toBeCloseTo(threads.x + threads.width, 0);
+    if (scenario === 'demo') {
+      const name = (await setting(page, 'expert_cache_bytes').locator('.name').boundingBox())!;
+      if (width === 1280)
+        expect(Math.abs(name.y + name.height / 2 - memory.y - memory.height / 2)).toBeLessThan(12);
+    }
+  }
 });

@@ -522,6 +522,7 @@ export const en = {
     help: (_key: string, told: string): string => told,
     units: {
       text_size: '%',
+      threads: 'threads',
       max_tokens: 'tokens',
       context_tokens: 'tokens',
       expert_cache_bytes: 'GB',
@@ -556,9 +557,9 @@ export const en = {
           return 'From the next start';
       }
     },
-    inUse: (value: string) => `In use now: ${value}.`,
-    on: 'on',
-    off: 'off',
+    inUse: (value: string) => `The model in use was loaded with ${value}.`,
+    on: 'this on',
+    off: 'this off',
     reset: 'Back to the default',
     forget: 'Forget it',
     actionOn: (action: string, name: string) => `${action}: ${name}`,
@@ -577,7 +578,7 @@ export const en = {
       speed: (value: string) =>
         `About ${value} tokens/s. An estimate from what was measured since the model was loaded.`,
       noSpeed: 'How fast that would be can be estimated once the model has written an answer.',
-      inUse: (size: string) => `In use now: ${size}.`,
+      inUse: (size: string) => `The model in use was loaded with ${size}.`,
       whole:
         'The model in use is in memory as a whole and needs no cache. This counts for models on the disk.',
       noModel: 'What fits can be said once a model is loaded.',
@@ -754,6 +755,7 @@ export const en = {
       nothing: 'Nothing of that kind was written down.',
       notWritten: 'The file for the log cannot be written; these lines are in memory only.',
       copyPath: 'Copy the path of the file',
+      choose: 'Choose what is written down',
     },
     report: {
       about:

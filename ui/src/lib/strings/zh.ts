@@ -534,6 +534,7 @@ export const zh: Strings = {
     help: (key, sent) => (Object.hasOwn(help, key) ? help[key as keyof typeof help] : sent),
     units: {
       text_size: '%',
+      threads: '个线程',
       max_tokens: 'token',
       context_tokens: 'token',
       expert_cache_bytes: 'GB',
@@ -567,7 +568,7 @@ export const zh: Strings = {
           return '下次启动时生效';
       }
     },
-    inUse: (value) => `当前使用：${value}。`,
+    inUse: (value) => `正在使用的模型加载时为 ${value}。`,
     on: '开',
     off: '关',
     reset: '恢复默认值',
@@ -585,7 +586,7 @@ export const zh: Strings = {
       dense: (size) => `其他权重始终占用 ${size}。`,
       speed: (value) => `约 ${value} token/秒。根据模型加载以来的测量估算。`,
       noSpeed: '模型写过一个回答之后，才能估算速度。',
-      inUse: (size) => `当前使用：${size}。`,
+      inUse: (size) => `正在使用的模型加载时为 ${size}。`,
       whole: '正在使用的模型已全部在内存中，不需要缓存。此设置用于磁盘上的模型。',
       noModel: '加载模型后才能知道可容纳多少。',
     },
@@ -746,6 +747,7 @@ export const zh: Strings = {
       nothing: '没有这类记录。',
       notWritten: '无法写入日志文件；这些内容只保存在内存中。',
       copyPath: '复制文件路径',
+      choose: '选择记录哪些内容',
     },
     report: {
       about:
