@@ -37,7 +37,7 @@ test('sizes, place and room are said before a download begins', async ({ page })
   await open(page, 'demo');
   await expect(panel(page)).toContainText('has not been tried with the real files yet');
   await expect(offer(page, 'flash-0731')).toContainText(
-    '156 GB to download, up to 163 GB of the disk meanwhile. With the drafter 167 GB.',
+    '156 GB to download, up to 163 GB of the disk meanwhile. With the drafter 167 GB, up to 174 GB of the disk.',
   );
   await panel(page)
     .getByRole('button', { name: `Download: ${NEWEST}` })
@@ -58,6 +58,14 @@ test('sizes, place and room are said before a download begins', async ({ page })
   await expect(offer(page, 'flash-0731').getByRole('button')).toHaveCount(0);
 });
 
+test('the first version has one name, and what it was published as stands beside the choice', async ({
+  page,
+}) => {
+  await open(page, 'demo');
+  await expect(offer(page, 'flash-preview')).toContainText('DeepSeek V4 Flash Preview');
+  await expect(offer(page, 'flash-preview')).toContainText('Published as deepseek-ai/DeepSeek-V4-Flash.');
+});
+
 test('the drafter is left out unless it is asked for, and the question says what it would take', async ({
   page,
 }) => {
@@ -72,6 +80,7 @@ test('the drafter is left out unless it is asked for, and the question says what
   await expect(question).toContainText('Needs up to 163 GB there');
   await drafter.check();
   await expect(question).toContainText('Download 167 GB from');
+  await expect(question).toContainText('Needs up to 174 GB there');
   await drafter.uncheck();
   await question.getByRole('button', { name: 'Start the download' }).click();
   await step(page, 0.5);
@@ -199,7 +208,8 @@ for (const [scenario, words] of [
   ['resolving', 'Looking at what there is'],
   ['begun', '1 % Downloading'],
   ['converting', '40 % Converting'],
-  ['stalled', '40 % Nothing arrives; connecting anew'],
+  ['stalled', '40 % No data for 40 s; trying again'],
+  ['nodata', '40 % No data arrives; trying again'],
   ['retrying', '40 % Waiting 12 s before trying again. The connection to huggingface.co was closed.'],
   ['stopping', '40 % Stopping'],
 ] as const) {
@@ -207,6 +217,12 @@ for (const [scenario, words] of [
     await open(page, scenario);
     await expect(row(page, NEWEST)).toContainText(words);
     if (scenario !== 'converting') await expect(row(page, NEWEST)).not.toContainText('left');
+    if (scenario === 'stalled' || scenario === 'retrying') {
+      // Neither speed nor motion, and the bar has the colour of one that rests.
+      await expect(row(page, NEWEST)).not.toContainText('/s');
+      await expect(bar(page)).toHaveClass(/still/);
+      await expect(bar(page)).not.toHaveClass(/unknown/);
+    }
     const pause = row(page, NEWEST).getByRole('button', { name: `Pause: ${NEWEST}` });
     await (scenario === 'stopping' ? expect(pause).toBeDisabled() : expect(pause).toBeEnabled());
     if (scenario === 'resolving') await expect(bar(page)).not.toHaveAttribute('aria-valuenow');

@@ -17,6 +17,7 @@ import type {
   Job,
   Library,
   LogPage,
+  JobPhase,
   MachinePlan,
   ModelMemory,
   ModelState,
@@ -34,6 +35,9 @@ export type OnEvent = (event: GenerationEvent) => void;
 
 /** A plan, with the time its speeds were measured where the app tells it. */
 export type MeasuredPlan = MachinePlan & { measured_at?: number | null };
+
+/** What a job does, with how long nothing has arrived where the app tells it. */
+export type Phase = Exclude<JobPhase, { phase: 'stalled' }> | { phase: 'stalled'; seconds?: number };
 
 export interface Backend {
   appInfo(): Promise<AppInfo>;

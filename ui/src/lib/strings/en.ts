@@ -1,5 +1,6 @@
 /** Every word a person reads, in English. Plain words; never blame the person. The other catalogues have this one's type. */
-import type { Hardware, Job, JobPhase, JobState, LogLine, ModelFile, Setting, Thinking } from '../api/types';
+import type { Hardware, Job, JobState, LogLine, ModelFile, Setting, Thinking } from '../api/types';
+import type { Phase } from '../backend/backend';
 import { bytes, count, duration, remaining } from '../format';
 
 const plurals = new Intl.PluralRules('en');
@@ -371,7 +372,9 @@ export const en = {
     sizes: (download: string, peak: string) =>
       `${download} to download, up to ${peak} of the disk meanwhile.`,
     sizesAsIs: (download: string) => `${download} to download and on the disk.`,
-    sizeWithDrafter: (size: string) => `With the drafter ${size}.`,
+    sizesWithDrafter: (download: string, peak: string | null) =>
+      `With the drafter ${download}${peak === null ? '' : `, up to ${peak} of the disk`}.`,
+    publishedAs: (repository: string) => `Published as ${repository}.`,
     about: (size: string) => `About ${size}`,
     aboutInside: (size: string) => `about ${size}`,
     downloadAsk: (size: string, repository: string, folder: string) =>
@@ -409,14 +412,16 @@ export const en = {
       repair: 'The repair stopped',
       move: 'The move stopped; the model is where it was',
     },
-    phase: (phase: JobPhase): string => {
+    phase: (phase: Phase): string => {
       switch (phase.phase) {
         case 'resolving':
           return 'Looking at what there is';
         case 'downloading':
           return 'Downloading';
         case 'stalled':
-          return 'Nothing arrives; connecting anew';
+          return phase.seconds === undefined
+            ? 'No data arrives; trying again'
+            : `No data for ${count(phase.seconds)} s; trying again`;
         case 'retrying':
           return `Waiting ${phase.seconds} s before trying again. ${phase.reason}`;
         case 'converting':

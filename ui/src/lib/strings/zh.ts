@@ -1,5 +1,5 @@
 /** Every word a person reads, in Chinese (simplified). Half-width digits and Latin words have a space on both sides. */
-import type { Hardware, Job, JobPhase, JobState, ModelFile, Setting } from '../api/types';
+import type { Hardware, Job, JobState, ModelFile, Setting } from '../api/types';
 import { bytes, count, duration, remaining } from '../format';
 import type { Strings } from './en';
 import { told } from './zh-told';
@@ -388,7 +388,9 @@ export const zh: Strings = {
     download: '下载',
     sizes: (download, peak) => `下载 ${download}，期间最多占用磁盘 ${peak}。`,
     sizesAsIs: (download) => `下载并占用磁盘 ${download}。`,
-    sizeWithDrafter: (size) => `含草稿模型共 ${size}。`,
+    sizesWithDrafter: (download, peak) =>
+      `含草稿模型下载 ${download}${peak === null ? '' : `，最多占用磁盘 ${peak}`}。`,
+    publishedAs: (repository) => `发布名称：${repository}。`,
     about: (size) => `约 ${size}`,
     aboutInside: (size) => `约 ${size}`,
     downloadAsk: (size, repository, folder) => `从 ${repository} 下载 ${size} 到 ${folder}？`,
@@ -423,14 +425,16 @@ export const zh: Strings = {
       repair: '修复已停止',
       move: '移动已停止；模型仍在原处',
     },
-    phase: (phase: JobPhase) => {
+    phase: (phase) => {
       switch (phase.phase) {
         case 'resolving':
           return '正在查看可下载的内容';
         case 'downloading':
           return '正在下载';
         case 'stalled':
-          return '没有收到数据，正在重新连接';
+          return phase.seconds === undefined
+            ? '没有收到数据，正在重试'
+            : `已有 ${count(phase.seconds)} 秒没有收到数据，正在重试`;
         case 'retrying':
           return `${phase.seconds} 秒后重试。${told(phase.reason)}`;
         case 'converting':
