@@ -23,6 +23,8 @@ export const MAX_DEPTH = 24;
 const MAX_RUN = 60;
 /** Brackets, stars and the like in one paragraph: past this they only cost time (a parser's quadratic time). */
 const MAX_OPENERS = 1000;
+/** Formulas in one piece of a text; more are shown as they are written. Each costs about a millisecond. */
+export const MAX_FORMULAS = 500;
 
 const extensions = [gfm({ singleTilde: false }), math()];
 const mdastExtensions = [gfmFromMarkdown(), mathFromMarkdown()];
@@ -103,8 +105,8 @@ function tooTangled(text: string): boolean {
     }
     // Code is full of them, and costs nothing.
     if (fenced) continue;
-    // [ ] * _ ~ < : what opens or closes an inline construct and may have no partner.
-    if (c === 91 || c === 93 || c === 42 || c === 95 || c === 126 || c === 60) openers += 1;
+    // [ ] * _ ~ < $ : what opens or closes an inline construct and may have no partner.
+    if (c === 91 || c === 93 || c === 42 || c === 95 || c === 126 || c === 60 || c === 36) openers += 1;
     if (openers > MAX_OPENERS) return true;
     if (!atStart || c === 32 || c === 9) continue;
     if (c === 62 || c === 45 || c === 43 || c === 42) {
@@ -139,6 +141,8 @@ function definitionsOf(root: Root): Map<string, Definition> {
 }
 
 class Sieve {
+  private formulas = 0;
+
   constructor(
     private readonly source: string,
     private readonly definitions: Map<string, Definition>,
@@ -154,7 +158,9 @@ class Sieve {
       case 'code':
         return { type: 'code', language: node.lang ?? '', text: unmarked(node.value) };
       case 'math':
-        return { type: 'math', text: node.value };
+        return this.mayDraw()
+          ? { type: 'math', text: node.value }
+          : { type: 'plain', text: this.sourceOf(node) };
       case 'blockquote':
         return { type: 'quote', children: this.blocks(node.children, depth + 1) };
       case 'list':
@@ -184,6 +190,11 @@ class Sieve {
     }
   }
 
+  private mayDraw(): boolean {
+    this.formulas += 1;
+    return this.formulas <= MAX_FORMULAS;
+  }
+
   private blocks(nodes: RootContent[], depth: number): Block[] {
     return nodes.map((node) => this.block(node, depth)).filter((block) => block !== null);
   }
@@ -201,6 +212,7 @@ class Sieve {
       case 'inlineCode':
         return [{ type: 'code', text: unmarked(node.value) }];
       case 'inlineMath':
+        if (!this.mayDraw()) return [{ type: 'text', text: this.sourceOf(node) }];
         return [{ type: 'math', text: node.value, display: this.isDisplay(node) }];
       case 'break':
         return [{ type: 'break' }];
