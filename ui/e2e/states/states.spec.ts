@@ -189,6 +189,15 @@ test('numbers stand beside the name of the model that they were measured with', 
   await expect(page.getByTestId('status-model')).toHaveText('Demo model');
 });
 
+test('where the last answer has no numbers, none of an earlier one stand in their place', async ({
+  page,
+}) => {
+  await page.goto('/?fake=halfmeasured');
+  await rows(page).first().click();
+  await expect(answers(page).last()).toHaveText('There once');
+  await expect(page.getByTestId('status')).toHaveText('deepseek-v4-flash');
+});
+
 test('a hostile answer leaves the page as it was', async ({ page }) => {
   const requests: string[] = [];
   page.on('request', (request) => requests.push(request.url()));

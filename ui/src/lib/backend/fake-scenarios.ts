@@ -17,6 +17,8 @@ export interface Scenario {
   model?: ModelState;
   notices?: string[];
   offline?: boolean;
+  /** Whoever asks has no key. */
+  noAccess?: boolean;
   /** Refuses every message with this. */
   refuses?: ApiError;
   /** Fails every answer with this after some words; when the context is full, before the first. */
@@ -349,6 +351,24 @@ export const scenarios: Record<string, Scenario> = {
     ),
   },
   branches: { flash: true, chats: branches },
+  halfmeasured: {
+    flash: true,
+    chats: (id) => [
+      chat(id, 'Two answers', 2000, [
+        ['Hello!', answers['Hello!']!],
+        ['Go on', 'There once', { status: 'interrupted', stats: null }],
+      ]),
+    ],
+  },
+  twins: {
+    flash: true,
+    chats: (id) => [
+      chat(id, 'Hello!', 5 * 60_000, [['Hello!', answers['Hello!']!]]),
+      chat(id, 'Only this one', 20 * 60_000, [['Hello!', answers['Hello!']!]]),
+      chat(id, 'Hello!', 3 * HOUR, [['Hello!', answers['Hello!']!]]),
+    ],
+  },
+  nokey: { noAccess: true },
   organised: {
     flash: true,
     chats: (id) => {

@@ -17,6 +17,11 @@ export interface Conversation {
   progress: Progress | null;
 }
 
+/** The last answer that has ended. Of an earlier one nothing may be shown in its place: it is not what the next message follows. */
+export function lastAnswer(messages: readonly Message[]): Message | null {
+  return messages.findLast((message) => message.role === 'assistant' && message.status !== 'writing') ?? null;
+}
+
 export function apply(conversation: Conversation, event: GenerationEvent): void {
   switch (event.type) {
     case 'started': {
