@@ -198,6 +198,45 @@ test('where the last answer has no numbers, none of an earlier one stand in thei
   await expect(page.getByTestId('status')).toHaveText('deepseek-v4-flash');
 });
 
+test('icons grow with the letters, and the field has room for its words in a narrow window', async ({
+  page,
+}) => {
+  await page.setViewportSize({ width: 400, height: 800 });
+  await page.goto('/?fake=demo');
+  const icon = page.getByTestId('open-sidebar').locator('svg');
+  expect((await icon.boundingBox())!.width).toBe(18);
+  await page.keyboard.press('Control+,');
+  await page.locator('#setting-text_size').fill('200');
+  await page.keyboard.press('Enter');
+  await expect(page.locator('html')).toHaveCSS('font-size', '32px');
+  await page.keyboard.press('Escape');
+  expect((await icon.boundingBox())!.width).toBe(36);
+  const field = page.getByTestId('composer');
+  const hidden = () => field.evaluate((it: HTMLTextAreaElement) => it.scrollHeight - it.clientHeight);
+  await expect.poll(hidden).toBeLessThanOrEqual(1);
+  // A line of 45 pixels with 16 around it, neither cut nor loose.
+  await expect.poll(async () => Math.round((await field.boundingBox())!.height)).toBe(61);
+});
+
+test('that a page has no key is said once', async ({ page }) => {
+  await page.goto('/?fake=nokey');
+  await expect(page.getByRole('alert')).toHaveCount(1);
+  await expect(page.getByText('does not have the key')).toHaveCount(1);
+});
+
+test('chats of the same title say when they were written to; others do not', async ({ page }) => {
+  await page.goto('/?fake=twins');
+  await expect(rows(page)).toHaveCount(3);
+  await expect(rows(page).locator('.when')).toHaveCount(2);
+  const [first, second] = await rows(page).locator('.when').allInnerTexts();
+  expect(first).toMatch(/\d:\d\d/);
+  expect(first).not.toBe(second);
+  await expect(rows(page).filter({ hasText: 'Only this one' }).locator('.when')).toHaveCount(0);
+  // As high as the others: nothing of it is cut off.
+  for (const row of await rows(page).all())
+    expect(await row.evaluate((it) => it.scrollHeight - it.clientHeight)).toBeLessThanOrEqual(0);
+});
+
 test('a hostile answer leaves the page as it was', async ({ page }) => {
   const requests: string[] = [];
   page.on('request', (request) => requests.push(request.url()));

@@ -172,6 +172,12 @@ export function fake(name: string, holds: number[] = []): Backend {
   let connected = !scenario.offline;
   const online = () => {
     if (!connected) throw new Unreachable();
+    if (scenario.noAccess)
+      throw refuse(
+        'no_access',
+        'This page does not have the key of this FaStar.',
+        'Open the address that fastar serve printed.',
+      );
   };
 
   return {
