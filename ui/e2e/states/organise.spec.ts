@@ -101,6 +101,8 @@ test('a result in a version out of sight shows that version', async ({ page }) =
 });
 
 test('chats are pinned and put into folders', async ({ page }) => {
+  // Noon, so that an hour ago is today, and of a day whose groups are known.
+  await page.clock.setFixedTime(new Date(2026, 10, 30, 12));
   await page.goto('/?fake=organised');
   const nav = page.getByRole('navigation');
   await expect(nav.locator('h2')).toHaveText([

@@ -6,18 +6,25 @@ mod common;
 use common::{converted, fastar, fed, reference, run, signal, text};
 use std::fs;
 use std::io::Read;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Child, Stdio};
 
-/// A prompt and options with which the demo model writes for seconds.
-const LONG: &[&str] = &[
-    "run",
-    "--prompt",
-    "Tell me a story",
-    "--temp",
-    "1000",
-    "--seed",
-    "4",
-];
+/// Begins an answer that never comes to an end by itself.
+fn endless(model: &Path) -> Child {
+    fastar(&[
+        "run",
+        "--model",
+        text(model),
+        "--prompt",
+        "Go on",
+        "--temp",
+        "0",
+    ])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap()
+}
 
 #[test]
 fn run_prints_the_answer_of_the_reference_and_nothing_else() {
@@ -158,11 +165,8 @@ fn a_prompt_longer_than_the_context_is_refused_with_both_numbers() {
 
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
-    let mut child = fastar(LONG)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let model = common::endless();
+    let mut child = endless(&model.path());
     let mut first = [0];
     child.stdout.take().unwrap().read_exact(&mut first).unwrap();
     // Our end of the pipe is closed now.
@@ -192,23 +196,21 @@ fn an_answer_that_cannot_be_written_is_an_error() {
 
 #[test]
 fn ctrl_c_ends_run_with_130_and_the_text_so_far() {
-    let mut child = fastar(LONG)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let model = common::endless();
+    let mut child = endless(&model.path());
     let mut out = child.stdout.take().unwrap();
-    let mut text = vec![0];
-    out.read_exact(&mut text).unwrap();
+    let mut words = vec![0];
+    out.read_exact(&mut words).unwrap();
     signal(&child, "INT");
-    out.read_to_end(&mut text).unwrap();
+    out.read_to_end(&mut words).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     // What was written is the beginning of the whole answer.
-    let whole = fastar(LONG).output().unwrap().stdout;
-    let start = text.strip_suffix(b"\n").unwrap();
-    assert!(!start.is_empty() && start.len() < whole.len() && whole.starts_with(start));
+    let words = String::from_utf8(words).unwrap();
+    let start = words.strip_suffix('\n').unwrap();
+    let whole = "again and ".repeat(start.len() / 10 + 1);
+    assert!(!start.is_empty() && whole.starts_with(start), "{words:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod common;
 
 use fastar_testkit::hub::{Fault, HubServer};
-use fastar_testkit::{Chain, Kind, Synthetic};
+use fastar_testkit::{Kind, Synthetic};
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -125,15 +125,7 @@ fn a_person_chats_and_leaves_with_ctrl_d() {
 
 #[test]
 fn ctrl_c_stops_the_answer_and_not_the_program() {
-    // One that never comes to an end by itself.
-    let mut chain = Chain::new(&[b"again ", b"and "]);
-    let [begin, again, and] = [
-        chain.vocabulary.control("</think>"),
-        chain.vocabulary.id(b"again "),
-        chain.vocabulary.id(b"and "),
-    ];
-    chain.follow(&[begin, again, and, again]);
-    let model = chain.checkpoint(1_000_000).convert();
+    let model = common::endless();
     let mut terminal = Terminal::start(&format!(
         "chat --temp 0 --model '{}'",
         model.path().display()

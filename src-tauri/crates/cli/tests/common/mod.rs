@@ -27,6 +27,18 @@ pub fn fastar(arguments: &[&str]) -> Command {
     command
 }
 
+/// A model whose answers, "again and again and ...", never come to an end by themselves.
+pub fn endless() -> fastar_testkit::TestModel {
+    let mut chain = fastar_testkit::Chain::new(&[b"again ", b"and "]);
+    let [begin, again, and] = [
+        chain.vocabulary.control("</think>"),
+        chain.vocabulary.id(b"again "),
+        chain.vocabulary.id(b"and "),
+    ];
+    chain.follow(&[begin, again, and, again]);
+    chain.checkpoint(1_000_000).convert()
+}
+
 /// What a program left behind.
 #[derive(Debug)]
 pub struct Ended {
