@@ -47,8 +47,8 @@ pub(crate) fn machine_plan(app: State<'_, App>) -> Result<MachinePlan> {
 }
 
 #[tauri::command(rename_all = "snake_case", async)]
-pub(crate) fn machine_measure(app: State<'_, App>) -> Result<MachinePlan> {
-    guard(|| Ok(app.machine_measure()))
+pub(crate) fn machine_measure(app: State<'_, App>, again: bool) -> Result<MachinePlan> {
+    guard(|| Ok(app.machine_measure(again)))
 }
 
 #[tauri::command(rename_all = "snake_case", async)]

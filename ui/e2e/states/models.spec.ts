@@ -209,7 +209,6 @@ for (const [scenario, words] of [
   ['begun', '1 % Downloading'],
   ['converting', '40 % Converting'],
   ['stalled', '40 % No data for 40 s; trying again'],
-  ['nodata', '40 % No data arrives; trying again'],
   ['retrying', '40 % Waiting 12 s before trying again. The connection to huggingface.co was closed.'],
   ['stopping', '40 % Stopping'],
 ] as const) {

@@ -80,11 +80,6 @@ test('it says when it was measured, and measures again when asked', async ({ pag
   await speed.getByRole('button', { name: 'Measure again' }).click();
   await expect(speed).toContainText('Measured just now: memory reads 96.2 GB/s');
   expect((await asked(page)).filter((name) => name === 'machineMeasure')).toHaveLength(1);
-  // Where the app does not tell when, no time is made up, and nothing is offered that it would not do.
-  await page.goto('/?fake=untimed');
-  await page.getByRole('button', { name: 'Get the real model' }).click();
-  await expect(speed).toContainText('Measured: memory reads 96.2 GB/s');
-  await expect(speed.getByRole('button')).toHaveCount(0);
 });
 
 test('the real model is three clicks away, and every number has its reason before the first byte', async ({

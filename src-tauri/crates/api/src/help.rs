@@ -59,6 +59,9 @@ pub struct Disk {
 /// What this computer would do with the recommended model of the catalogue, before anything of it is here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
 pub struct MachinePlan {
+    /// When memory and disk were measured, in milliseconds since 1970; none where they were not.
+    #[ts(type = "number | null")]
+    pub measured_at: Option<u64>,
     /// The entry of the catalogue.
     pub entry: String,
     /// Its name, for people.

@@ -54,7 +54,10 @@ pub enum JobPhase {
     /// Bytes arrive.
     Downloading,
     /// Nothing arrives any more; the connection is being made anew.
-    Stalled,
+    Stalled {
+        /// For how long.
+        seconds: u32,
+    },
     /// The hub or the network is not there; asked again after a wait.
     Retrying {
         /// How long the wait is.

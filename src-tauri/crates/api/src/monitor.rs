@@ -33,6 +33,10 @@ pub struct Activity {
     /// Tokens computed one by one: those of answers, and the last of each prompt.
     #[ts(type = "number")]
     pub answer_tokens: u64,
+    /// Time for those of prompts, waiting for experts included.
+    pub prompt_ms: f64,
+    /// The same for those of answers.
+    pub answer_ms: f64,
     /// Time in each layer, waiting for experts included.
     pub layers_ms: Vec<f64>,
 }

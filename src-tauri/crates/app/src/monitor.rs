@@ -27,6 +27,8 @@ impl App {
                 Activity {
                     prompt_tokens: a.together,
                     answer_tokens: a.alone,
+                    prompt_ms: a.together_time.as_secs_f64() * 1e3,
+                    answer_ms: a.alone_time.as_secs_f64() * 1e3,
                     layers_ms: a.layers.iter().map(|t| t.as_secs_f64() * 1e3).collect(),
                 }
             }),

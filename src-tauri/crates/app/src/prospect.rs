@@ -12,9 +12,9 @@ use fastar_api::{ApiError, CatalogueEntry, Hardware, MachinePlan, SpeedEstimate}
 use fastar_engine::plan::{self, Need};
 use fastar_probe::{Memory, Threads, direct, machine, median};
 
-use crate::App;
 use crate::error::{Error, Result, lock};
 use crate::library::catalogue;
+use crate::{App, clock};
 
 /// One expert of Flash, in bytes: three matrices of 4096 by 2048 in MXFP4, 17 bytes for 32 weights.
 const EXPERT: u64 = 3 * 4096 * 2048 / 32 * 17;
@@ -57,6 +57,8 @@ const LEAST_FREE: u64 = 1_000_000_000;
 pub(crate) struct Rates {
     memory: f64,
     disk: f64,
+    /// When that was, in milliseconds since 1970.
+    at: u64,
 }
 
 impl App {
@@ -71,12 +73,12 @@ impl App {
         prospect(self.hardware(), &recommended(), rates, problem)
     }
 
-    /// Measures memory and disk for a moment, once, and says what this computer would do with the recommended model. A file of
-    /// some megabytes is written beside the models for it, and removed.
-    pub fn machine_measure(&self) -> MachinePlan {
+    /// Measures memory and disk for a moment, once unless `again`, and says what this computer would do with the recommended model. A file
+    /// of some megabytes is written beside the models for it, and removed.
+    pub fn machine_measure(&self, again: bool) -> MachinePlan {
         {
             let mut measured = lock(&self.0.measured);
-            if !matches!(*measured, Some(Ok(_))) {
+            if again || !matches!(*measured, Some(Ok(_))) {
                 let folder = self.models_folder();
                 let rates = measure(&folder).map_err(|error| ApiError::from(error).message);
                 *measured = Some(rates);
@@ -117,6 +119,7 @@ fn prospect(
     let plan = plan::plan(hardware.available_bytes, &need, None);
     let share = plan.slots as f64 / EXPERTS as f64;
     MachinePlan {
+        measured_at: rates.map(|rates| rates.at),
         entry: entry.id.clone(),
         name: entry.name.clone(),
         download_bytes: entry.download_bytes - drafter,
@@ -168,6 +171,7 @@ fn measure(folder: &Path) -> Result<Rates> {
     Ok(Rates {
         disk: disk_rate(folder)?,
         memory: memory_rate()?,
+        at: clock::now().unsigned_abs(),
     })
 }
 
@@ -291,6 +295,7 @@ mod tests {
     const RATES: Rates = Rates {
         memory: 96e9,
         disk: 6.3e9,
+        at: 1_796_000_000_000,
     };
 
     #[test]

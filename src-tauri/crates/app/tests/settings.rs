@@ -287,6 +287,10 @@ fn the_monitor_shows_what_the_engine_did_and_a_recording_can_be_read() {
     assert_eq!(activity.prompt_tokens + activity.answer_tokens, computed);
     assert_eq!(activity.layers_ms.len(), 6);
     assert!(activity.layers_ms.iter().all(|ms| *ms > 0.0));
+    // All layers of all tokens, and what is beside them.
+    let layers: f64 = activity.layers_ms.iter().sum();
+    assert!(activity.answer_ms > 0.0 && activity.prompt_ms > 0.0);
+    assert!(activity.answer_ms + activity.prompt_ms > layers);
     let memory = app.model_memory().unwrap().paging.unwrap();
     assert_eq!(memory.tokens, computed);
     let resident = now.experts.concat().chars().filter(|c| *c != '.').count();

@@ -304,7 +304,9 @@ impl Show {
         let text = match &report.phase {
             JobPhase::Resolving => "Asking the hub".to_owned(),
             JobPhase::Downloading => format!("Downloading: {text}"),
-            JobPhase::Stalled => format!("Nothing arrives, connecting anew: {text}"),
+            JobPhase::Stalled { seconds } => {
+                format!("Nothing has arrived for {seconds} s, connecting anew: {text}")
+            }
             JobPhase::Retrying { seconds, reason } => {
                 let far = if text.is_empty() {
                     text

@@ -105,6 +105,10 @@ enum Reply {
 #[derive(Deserialize)]
 struct NoArguments {}
 #[derive(Deserialize)]
+struct Measure {
+    again: bool,
+}
+#[derive(Deserialize)]
 struct Id {
     id: String,
 }
@@ -420,7 +424,9 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
         "trace_stop" => no_arguments(body).and_then(|()| value(app.trace_stop()?)),
         "hardware" => no_arguments(body).and_then(|()| value(app.hardware())),
         "machine_plan" => no_arguments(body).and_then(|()| value(app.machine_plan())),
-        "machine_measure" => no_arguments(body).and_then(|()| value(app.machine_measure())),
+        "machine_measure" => {
+            arguments(body).and_then(|Measure { again }| value(app.machine_measure(again)))
+        }
         "log_read" => arguments(body).and_then(|After { after }| value(app.log_read(after))),
         "diagnostics" => no_arguments(body).and_then(|()| value(app.diagnostics())),
         _ => Err(no_such_command()),

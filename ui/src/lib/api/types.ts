@@ -670,7 +670,11 @@ export type JobKind = "download" | "verify" | "repair" | "move";
 
 export type JobState = "queued" | "running" | "paused" | "failed" | "done" | "cancelled";
 
-export type JobPhase = { "phase": "resolving" } | { "phase": "downloading" } | { "phase": "stalled" } | { "phase": "retrying", 
+export type JobPhase = { "phase": "resolving" } | { "phase": "downloading" } | { "phase": "stalled", 
+/**
+ * For how long.
+ */
+seconds: number, } | { "phase": "retrying", 
 /**
  * How long the wait is.
  */
@@ -896,6 +900,14 @@ prompt_tokens: number,
  */
 answer_tokens: number, 
 /**
+ * Time for those of prompts, waiting for experts included.
+ */
+prompt_ms: number, 
+/**
+ * The same for those of answers.
+ */
+answer_ms: number, 
+/**
  * Time in each layer, waiting for experts included.
  */
 layers_ms: Array<number>, };
@@ -1048,6 +1060,10 @@ disk_rate: number,
 hit_rate: number, };
 
 export type MachinePlan = { 
+/**
+ * When memory and disk were measured, in milliseconds since 1970; none where they were not.
+ */
+measured_at: number | null, 
 /**
  * The entry of the catalogue.
  */

@@ -17,7 +17,6 @@ import type {
   Job,
   Library,
   LogPage,
-  JobPhase,
   MachinePlan,
   ModelMemory,
   ModelState,
@@ -32,12 +31,6 @@ import type {
 } from '../api/types';
 
 export type OnEvent = (event: GenerationEvent) => void;
-
-/** A plan, with the time its speeds were measured where the app tells it. */
-export type MeasuredPlan = MachinePlan & { measured_at?: number | null };
-
-/** What a job does, with how long nothing has arrived where the app tells it. */
-export type Phase = Exclude<JobPhase, { phase: 'stalled' }> | { phase: 'stalled'; seconds?: number };
 
 export interface Backend {
   appInfo(): Promise<AppInfo>;
@@ -134,9 +127,9 @@ export interface Backend {
   /** The computer, as far as the app may use it. */
   hardware(): Promise<Hardware>;
   /** What the computer would do with the recommended model. */
-  machinePlan(): Promise<MeasuredPlan>;
+  machinePlan(): Promise<MachinePlan>;
   /** The same, after memory and disk were measured for a moment; once they were, only when asked to do it again. */
-  machineMeasure(again: boolean): Promise<MeasuredPlan>;
+  machineMeasure(again: boolean): Promise<MachinePlan>;
   /** Lines of the log after this number. */
   logRead(after: number): Promise<LogPage>;
   /** A text for a report about a problem. */

@@ -1,6 +1,6 @@
 /** The scripted app's computer, log and report. */
-import type { Hardware, LogLine, LogPage } from '../api/types';
-import { type Backend, BackendError, type MeasuredPlan } from './backend';
+import type { Hardware, LogLine, LogPage, MachinePlan } from '../api/types';
+import { type Backend, BackendError } from './backend';
 
 const hardware: Hardware = {
   system: 'linux 6.12.0, Some Linux 13, x86_64',
@@ -41,13 +41,15 @@ const begun: [LogLine['level'], target: string, text: string][] = [
 type Methods = Pick<Backend, 'hardware' | 'machinePlan' | 'machineMeasure' | 'logRead' | 'diagnostics'>;
 
 /** As the app works it out for a computer with 64 GB, or for one with too little of something. */
-function machine(name: string, measured: boolean): MeasuredPlan {
+function machine(name: string, at: number | null): MachinePlan {
   const small = name === 'smallmachine';
   const peak_bytes = 163_408_743_436;
   const free_bytes = name === 'fulldisk' || small ? 82_300_000_000 : hardware.models.free_bytes;
   const available_bytes = small ? 5_200_000_000 : hardware.available_bytes;
   const slow = name === 'nodirect';
+  const is_measured = at !== null && !small && !slow;
   return {
+    measured_at: is_measured ? at : null,
     entry: 'flash-0731',
     name: 'DeepSeek V4 Flash 0731',
     hardware: { ...hardware, available_bytes, models: { ...hardware.models, free_bytes } },
@@ -62,12 +64,11 @@ function machine(name: string, measured: boolean): MeasuredPlan {
     memory_note: small
       ? 'This model needs at least 7.9 GB of memory: 7.8 GB for weights that every token reads and 80.2 MB for the experts of one token in one layer. Of that, 5.2 GB are available. Close other programs, or use a computer with more memory.'
       : null,
-    speed:
-      measured && !small && !slow
-        ? { least: 3.67, most: 7.18, memory_rate: 96.2e9, disk_rate: 6.31e9, hit_rate: 0.739 }
-        : null,
+    speed: is_measured
+      ? { least: 3.67, most: 7.18, memory_rate: 96.2e9, disk_rate: 6.31e9, hit_rate: 0.739 }
+      : null,
     not_measured:
-      measured && slow
+      at !== null && slow
         ? 'The disk of /home/you/FaStar models cannot be measured: its file system reads through memory only.'
         : null,
   };
@@ -92,12 +93,9 @@ export function fakeHelp(name: string): Methods {
       text: (event as CustomEvent<string>).detail,
     });
   });
-  // One that was measured before the page was opened, one that does not say when it was.
-  let at: number | null = name === 'measured' ? Date.now() - 12.4 * 60_000 : name === 'untimed' ? 0 : null;
-  const plan = () => {
-    const measured = machine(name, at !== null);
-    return name === 'untimed' ? measured : { ...measured, measured_at: measured.speed ? at : null };
-  };
+  // One that was measured before the page was opened.
+  let at: number | null = name === 'measured' ? Date.now() - 12.4 * 60_000 : null;
+  const plan = () => machine(name, at);
   return {
     async machinePlan() {
       return plan();

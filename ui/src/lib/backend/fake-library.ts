@@ -180,8 +180,7 @@ export const libraries: Record<string, LibraryScenario> = {
   },
   converting: during({ phase: 'converting' }),
   // With a speed and a time that once were: they may not be shown.
-  stalled: during({ phase: 'stalled', seconds: 40 } as JobPhase),
-  nodata: during({ phase: 'stalled' }, still),
+  stalled: during({ phase: 'stalled', seconds: 40 }),
   retrying: during(
     { phase: 'retrying', seconds: 12, reason: 'The connection to huggingface.co was closed.' },
     still,

@@ -94,7 +94,13 @@ export function fakeMonitor(scenario: MonitorScenario, inUse: () => ModelInfo | 
       return {
         at_ms: now,
         load: model ? 1 : null,
-        activity: model ? { prompt_tokens: 24, answer_tokens: tokens, layers_ms: [...layersMs] } : null,
+        activity: model
+          ? {
+              ...{ prompt_tokens: 24, answer_tokens: tokens, prompt_ms: 12 },
+              answer_ms: layersMs.reduce((sum, ms) => sum + ms, 0),
+              layers_ms: [...layersMs],
+            }
+          : null,
         experts: model && !model.is_demo ? map(model) : [],
         process: scenario.silent
           ? { resident_bytes: null, available_bytes: null, cpu_ms: null, processors: 16, read_bytes: null }

@@ -14,6 +14,7 @@ import type {
   Job,
   Library,
   LogPage,
+  MachinePlan,
   Message,
   ModelMemory,
   ModelState,
@@ -25,14 +26,7 @@ import type {
   TraceFile,
 } from '../api/types';
 import { strings } from '../strings';
-import {
-  type Backend,
-  BackendError,
-  type OnEvent,
-  toBackendError,
-  Unreachable,
-  type MeasuredPlan,
-} from './backend';
+import { type Backend, BackendError, type OnEvent, toBackendError, Unreachable } from './backend';
 import { keyOfPage } from './key';
 import { checkSize, MAX_IMPORT_BYTES, pickFiles, readTexts, saveFile } from './files';
 import { EventStreamParser } from './sse';
@@ -310,8 +304,8 @@ export function http(options: HttpOptions): Backend {
     traceStart: () => call<TraceFile>('trace_start'),
     traceStop: () => call<TraceFile | null>('trace_stop'),
     hardware: () => call<Hardware>('hardware'),
-    machinePlan: () => call<MeasuredPlan>('machine_plan'),
-    machineMeasure: (again) => call<MeasuredPlan>('machine_measure', again ? { again } : undefined),
+    machinePlan: () => call<MachinePlan>('machine_plan'),
+    machineMeasure: (again) => call<MachinePlan>('machine_measure', { again }),
     logRead: (after) => call<LogPage>('log_read', { after }),
     diagnostics: () => call<string>('diagnostics'),
     linkOpen: async (url) => options.openWindow(url),

@@ -2,7 +2,7 @@
 import type { Backend } from './backend';
 
 export { BackendError, toBackendError, Unreachable } from './backend';
-export type { Backend, MeasuredPlan, OnEvent } from './backend';
+export type { Backend, OnEvent } from './backend';
 
 export async function connect(): Promise<Backend> {
   if (__FAKE__) {

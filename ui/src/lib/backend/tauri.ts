@@ -12,6 +12,7 @@ import type {
   Job,
   Library,
   LogPage,
+  MachinePlan,
   ModelMemory,
   ModelState,
   Monitor,
@@ -22,7 +23,7 @@ import type {
   TraceFile,
 } from '../api/types';
 import { strings } from '../strings';
-import { type Backend, type OnEvent, toBackendError, type MeasuredPlan } from './backend';
+import { type Backend, type OnEvent, toBackendError } from './backend';
 
 async function call<T>(name: string, args: Record<string, unknown> = {}): Promise<T> {
   try {
@@ -99,8 +100,8 @@ export const tauri: Backend = {
   traceStart: () => call<TraceFile>('trace_start'),
   traceStop: () => call<TraceFile | null>('trace_stop'),
   hardware: () => call<Hardware>('hardware'),
-  machinePlan: () => call<MeasuredPlan>('machine_plan'),
-  machineMeasure: (again) => call<MeasuredPlan>('machine_measure', again ? { again } : undefined),
+  machinePlan: () => call<MachinePlan>('machine_plan'),
+  machineMeasure: (again) => call<MachinePlan>('machine_measure', { again }),
   logRead: (after) => call<LogPage>('log_read', { after }),
   diagnostics: () => call<string>('diagnostics'),
   linkOpen: async (url) => void (await call('link_open', { url })),

@@ -1,23 +1,16 @@
 /** What this computer would do with the recommended model: asked for when somebody looks, and measured once. */
-import type { ApiError } from '../api/types';
-import { type Backend, type MeasuredPlan, Unreachable } from '../backend';
+import type { ApiError, MachinePlan } from '../api/types';
+import { type Backend, Unreachable } from '../backend';
 import { failure } from './failure';
 
 export class Machine {
-  plan = $state.raw<MeasuredPlan | null>(null);
+  plan = $state.raw<MachinePlan | null>(null);
   measuring = $state(false);
-  /** When this page saw it measured. */
-  private seen = $state<number | null>(null);
   error = $state<ApiError | null>(null);
   /** The screen with the whole plan. */
   open = $state(false);
 
   constructor(private readonly backend: Backend) {}
-
-  /** When memory and disk were measured, in milliseconds since 1970; null where nobody says. */
-  measuredAt = $derived.by(() => (this.plan?.speed ? (this.plan.measured_at ?? this.seen) : null));
-  /** An app that tells when it measured measures again when asked. */
-  canMeasureAgain = $derived.by(() => typeof this.plan?.measured_at === 'number');
 
   /** What is known at once; free space and memory change, so it is read anew each time. */
   async read(): Promise<void> {
@@ -31,7 +24,6 @@ export class Machine {
     await this.read();
     if (this.plan && !this.plan.speed && this.plan.fits_memory === true) {
       await this.ask(() => this.backend.machineMeasure(false));
-      if (this.plan.speed) this.seen = Date.now();
     }
     this.measuring = false;
   }
@@ -44,7 +36,7 @@ export class Machine {
     this.measuring = false;
   }
 
-  private async ask(what: () => Promise<MeasuredPlan>): Promise<void> {
+  private async ask(what: () => Promise<MachinePlan>): Promise<void> {
     try {
       this.plan = await what();
       this.error = null;

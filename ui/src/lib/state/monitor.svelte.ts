@@ -1,7 +1,7 @@
 /**
  * What the app is doing, once a second, while somebody looks or an answer is being written: who opens the screen then sees what led there.
- * What is drawn are differences between two looks; a number that is not known is null and is not drawn. Tokens a second are of the time in
- * which something was computed: a look that was idle for a part does not seem slow, and one that was idle altogether has no speed.
+ * What is drawn are differences between two looks; a number that is not known is null and is not drawn. Tokens a second are of the time that
+ * they took: a look that was idle for a part does not seem slow, and one that was idle altogether has no speed.
  */
 import type { Activity, ApiError, ModelMemory, Monitor as Snapshot, TraceFile } from '../api/types';
 import { type Backend, Unreachable } from '../backend';
@@ -22,7 +22,7 @@ interface Look {
 
 /** What happened between two looks. */
 export interface Point {
-  /** Tokens a second of the time in which layers were computed; null where none was. */
+  /** Tokens a second of the time that they took; null where there were none. */
   answerRate: number | null;
   promptRate: number | null;
   /** Share of the experts asked for that were in memory, 0 to 1; null where none was asked for. */
@@ -40,24 +40,19 @@ export interface LayerTime {
   waitedMs: number;
 }
 
-/** Seconds in which layers were computed between two looks, of the same model. */
-function busy(before: Look, now: Look): number {
+/** Whether layers were computed between two looks, of the same model. */
+function busy(before: Look, now: Look): boolean {
   const [a, b] = [before.snapshot.activity, now.snapshot.activity];
-  if (a === null || b === null || before.snapshot.load !== now.snapshot.load) return 0;
-  return b.layers_ms.reduce((sum, ms, l) => sum + Math.max(0, ms - (a.layers_ms[l] ?? 0)), 0) / 1000;
+  if (a === null || b === null || before.snapshot.load !== now.snapshot.load) return false;
+  return b.layers_ms.some((ms, l) => ms > (a.layers_ms[l] ?? 0));
 }
 
-/**
- * How fast tokens came that took so many seconds. Where those of a prompt and of an answer came together, nobody knows whose the time was: it
- * is counted for the more numerous, so that no speed is too high, and the others have none.
- */
-function speeds(a: Activity, b: Activity, seconds: number): Pick<Point, 'answerRate' | 'promptRate'> {
-  const answer = b.answer_tokens - a.answer_tokens;
-  const prompt = b.prompt_tokens - a.prompt_tokens;
-  const speed = (tokens: number) => (tokens > 0 && seconds > 0 ? tokens / seconds : null);
+/** How fast tokens came that are done. */
+function speeds(a: Activity, b: Activity): Pick<Point, 'answerRate' | 'promptRate'> {
+  const speed = (tokens: number, ms: number) => (tokens > 0 && ms > 0 ? tokens / (ms / 1000) : null);
   return {
-    answerRate: answer >= prompt ? speed(answer) : null,
-    promptRate: prompt > answer ? speed(prompt) : null,
+    answerRate: speed(b.answer_tokens - a.answer_tokens, b.answer_ms - a.answer_ms),
+    promptRate: speed(b.prompt_tokens - a.prompt_tokens, b.prompt_ms - a.prompt_ms),
   };
 }
 
@@ -84,7 +79,7 @@ export function between(before: Look, now: Look): Point {
   const [a, b] = [before.snapshot.activity, now.snapshot.activity];
   // Another model counts from zero.
   if (a === null || b === null || before.snapshot.load !== now.snapshot.load) return point;
-  Object.assign(point, speeds(a, b, busy(before, now)));
+  Object.assign(point, speeds(a, b));
   const [m, n] = [before.memory?.paging, now.memory?.paging];
   if (m && n) {
     const hits = n.hits - m.hits;
@@ -199,7 +194,7 @@ export class Monitor {
    */
   private span(before: Look, now: Look): void {
     const [a, b] = [before.snapshot.activity, now.snapshot.activity];
-    if (a === null || b === null || busy(before, now) === 0) {
+    if (a === null || b === null || !busy(before, now)) {
       this.begun = null;
       return;
     }
@@ -211,7 +206,7 @@ export class Monitor {
     const known = this.points[first - 1] ?? UNKNOWN;
     const rates =
       done && look.snapshot.activity
-        ? speeds(look.snapshot.activity, b, busy(look, now))
+        ? speeds(look.snapshot.activity, b)
         : { answerRate: known.answerRate, promptRate: known.promptRate };
     this.points = this.points.map((point, i) => (i < first ? point : { ...point, ...rates }));
     if (done) this.begun = null;

@@ -6,7 +6,7 @@ import { between, KEPT, Monitor as Watching } from './monitor.svelte';
 const snapshot = (change: Partial<Monitor> = {}): Monitor => ({
   at_ms: 1000,
   load: 1,
-  activity: { prompt_tokens: 10, answer_tokens: 5, layers_ms: [1, 2] },
+  activity: { prompt_tokens: 10, answer_tokens: 5, prompt_ms: 2, answer_ms: 3, layers_ms: [1, 2] },
   experts: [],
   process: {
     resident_bytes: 7,
@@ -34,7 +34,10 @@ describe('what is drawn', () => {
       snapshot: snapshot({
         at_ms: 3000,
         // Computed for half of the two seconds, idle for the other.
-        activity: { prompt_tokens: 10, answer_tokens: 13, layers_ms: [401, 602] },
+        activity: {
+          ...{ prompt_tokens: 10, answer_tokens: 13, prompt_ms: 2, answer_ms: 1003 },
+          layers_ms: [401, 402],
+        },
         process: { ...snapshot().process, cpu_ms: 4100, read_bytes: 5000, resident_bytes: 9 },
       }),
       memory: memory(106, 11, 1),
@@ -49,20 +52,22 @@ describe('what is drawn', () => {
     });
   });
 
-  it('has no speed while nothing is computed, and none that is too high where a prompt was read as well', () => {
-    const rates = (prompt_tokens: number, answer_tokens: number, ms: number) => {
+  it('has no speed while nothing is computed, and each its own where a prompt was read as well', () => {
+    const rates = ([prompt, promptMs]: [number, number], [answer, answerMs]: [number, number]) => {
       const activity = {
-        prompt_tokens: 10 + prompt_tokens,
-        answer_tokens: 5 + answer_tokens,
-        layers_ms: [1, 2 + ms],
+        prompt_tokens: 10 + prompt,
+        answer_tokens: 5 + answer,
+        prompt_ms: 2 + promptMs,
+        answer_ms: 3 + answerMs,
+        layers_ms: [1, 2 + promptMs + answerMs],
       };
       const now = { snapshot: snapshot({ at_ms: 2000, activity }), memory: null };
       const { answerRate, promptRate } = between({ snapshot: snapshot(), memory: null }, now);
       return [answerRate, promptRate];
     };
-    expect(rates(0, 0, 0)).toEqual([null, null]);
-    expect(rates(24, 60, 40)).toEqual([1500, null]);
-    expect(rates(300, 1, 600)).toEqual([null, 500]);
+    expect(rates([0, 0], [0, 0])).toEqual([null, null]);
+    expect(rates([0, 0], [60, 40])).toEqual([1500, null]);
+    expect(rates([300, 600], [1, 100])).toEqual([10, 500]);
   });
 
   it('is nothing where nothing is known: another model, no time, no experts, a system that does not say', () => {
@@ -133,14 +138,19 @@ describe('what is kept', () => {
 
   it('has one speed for a token that takes several looks, and a gap while nothing is computed', async () => {
     const monitor = new Watching(backend);
+    // The time of a token counts when it is done, that of its layers as they are.
+    let open = 0;
     const compute = async (tokens: number, ms: number) => {
-      const before = activity ?? { prompt_tokens: 0, answer_tokens: 0, layers_ms: [0, 0] };
+      const before = activity!;
       const [first = 0, second = 0] = before.layers_ms;
+      open += ms;
       activity = {
         ...before,
         answer_tokens: before.answer_tokens + tokens,
+        answer_ms: before.answer_ms + (tokens > 0 ? open : 0),
         layers_ms: [first + ms / 2, second + ms / 2],
       };
+      if (tokens > 0) open = 0;
       await pass(1);
     };
     monitor.watch(true);

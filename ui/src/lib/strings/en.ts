@@ -1,6 +1,6 @@
 /** Every word a person reads, in English. Plain words; never blame the person. The other catalogues have this one's type. */
 import type { Hardware, Job, JobState, LogLine, ModelFile, Setting, Thinking } from '../api/types';
-import type { Phase } from '../backend/backend';
+import type { JobPhase } from '../api/types';
 import { bytes, count, duration, remaining } from '../format';
 
 const plurals = new Intl.PluralRules('en');
@@ -77,8 +77,8 @@ export const en = {
     factNpu: 'NPU found, not used yet',
     factNoNpu: 'no NPU',
     speed: (least: string, most: string) => `About ${least} to ${most} tokens/s`,
-    speedWhy: (measured: string | null, memory: string, disk: string, percent: number) =>
-      `An estimate: the model was not run. ${measured ?? 'Measured'}: memory reads ${memory}/s, the disk ${disk}/s. About ${percent} % of the experts asked for should be in memory.`,
+    speedWhy: (measured: string, memory: string, disk: string, percent: number) =>
+      `An estimate: the model was not run. ${measured}: memory reads ${memory}/s, the disk ${disk}/s. About ${percent} % of the experts asked for should be in memory.`,
     justNow: 'Measured just now',
     ago: (time: string) => `Measured ${time} ago`,
     measureAgain: 'Measure again',
@@ -412,16 +412,14 @@ export const en = {
       repair: 'The repair stopped',
       move: 'The move stopped; the model is where it was',
     },
-    phase: (phase: Phase): string => {
+    phase: (phase: JobPhase): string => {
       switch (phase.phase) {
         case 'resolving':
           return 'Looking at what there is';
         case 'downloading':
           return 'Downloading';
         case 'stalled':
-          return phase.seconds === undefined
-            ? 'No data arrives; trying again'
-            : `No data for ${count(phase.seconds)} s; trying again`;
+          return `No data for ${count(phase.seconds)} s; trying again`;
         case 'retrying':
           return `Waiting ${phase.seconds} s before trying again. ${phase.reason}`;
         case 'converting':

@@ -106,7 +106,7 @@ export const zh: Strings = {
     factNoNpu: '无 NPU',
     speed: (least, most) => `每秒约 ${least} 到 ${most} 个 token`,
     speedWhy: (measured, memory, disk, percent) =>
-      `这是估算，模型并未运行。${measured ?? '测得'}：内存每秒读取 ${memory}，磁盘每秒读取 ${disk}。所需的专家预计约有 ${percent}% 在内存中。`,
+      `这是估算，模型并未运行。${measured}：内存每秒读取 ${memory}，磁盘每秒读取 ${disk}。所需的专家预计约有 ${percent}% 在内存中。`,
     justNow: '刚才测得',
     ago: (time) => `${time} 前测得`,
     measureAgain: '重新测量',
@@ -432,9 +432,7 @@ export const zh: Strings = {
         case 'downloading':
           return '正在下载';
         case 'stalled':
-          return phase.seconds === undefined
-            ? '没有收到数据，正在重试'
-            : `已有 ${count(phase.seconds)} 秒没有收到数据，正在重试`;
+          return `已有 ${count(phase.seconds)} 秒没有收到数据，正在重试`;
         case 'retrying':
           return `${phase.seconds} 秒后重试。${told(phase.reason)}`;
         case 'converting':

@@ -388,7 +388,9 @@ struct Converting {
 pub(super) fn phase(progress: &Progress, converting: bool) -> JobPhase {
     match &progress.phase {
         Phase::Downloading => JobPhase::Downloading,
-        Phase::Stalled { .. } => JobPhase::Stalled,
+        Phase::Stalled { seconds } => JobPhase::Stalled {
+            seconds: u32::try_from(*seconds).unwrap_or(u32::MAX),
+        },
         Phase::Waiting { seconds, why } => JobPhase::Retrying {
             seconds: u32::try_from(*seconds).unwrap_or(u32::MAX),
             reason: why.clone(),

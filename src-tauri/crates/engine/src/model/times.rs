@@ -10,7 +10,9 @@ pub struct Activity {
     pub together: u64,
     /// Tokens that were computed alone: those of answers, and the last of a prompt.
     pub alone: u64,
-    /// Time for tokens that were computed alone, waiting for experts included.
+    /// Time for tokens that were computed in chunks, waiting for experts included.
+    pub together_time: Duration,
+    /// The same for those that were computed alone.
     pub alone_time: Duration,
     /// Time in each layer for all tokens, waiting for experts included.
     pub layers: Vec<Duration>,
@@ -21,6 +23,7 @@ pub struct Activity {
 pub struct Times {
     together: AtomicU64,
     alone: AtomicU64,
+    together_time: AtomicU64,
     alone_time: AtomicU64,
     layers: Vec<AtomicU64>,
 }
@@ -47,6 +50,7 @@ impl Times {
             add(&self.alone_time, time);
         } else {
             self.together.fetch_add(tokens as u64, Ordering::Relaxed);
+            add(&self.together_time, time);
         }
     }
 
@@ -56,6 +60,7 @@ impl Times {
         Activity {
             together: get(&self.together),
             alone: get(&self.alone),
+            together_time: Duration::from_nanos(get(&self.together_time)),
             alone_time: Duration::from_nanos(get(&self.alone_time)),
             layers: self
                 .layers

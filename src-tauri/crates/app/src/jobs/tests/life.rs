@@ -13,7 +13,7 @@ fn an_order_is_worked_on_and_done_and_says_so_all_the_way() {
     );
     for (phase, done) in [
         (JobPhase::Downloading, 10),
-        (JobPhase::Stalled, 10),
+        (JobPhase::Stalled { seconds: 40 }, 10),
         (JobPhase::Converting, 90),
     ] {
         bench
