@@ -142,7 +142,10 @@ test('it stands beside the chat, which stays usable; Escape closes it and gives 
 
 test('Escape stops an answer before it closes what stands beside it', async ({ page }) => {
   await page.goto('/?fake=weeks&hold=12');
+  // Keys are heard from then on.
+  await expect(page.getByTestId('composer')).toBeFocused();
   await page.keyboard.press('Control+Shift+m');
+  await expect(panel(page)).toBeVisible();
   await page.getByTestId('composer').click();
   await send(page, 'Hello!');
   await expect(page.getByTestId('stop')).toBeVisible();
