@@ -173,7 +173,7 @@ test('after a crash the next start says what happened and does not do it again b
   await until('it is said', async () => (await app.texts('.notice')).length > 0);
   const [said] = await app.texts('.notice');
   assert.match(said, /it is drawn without the graphics card this time/);
-  assert.match(said, /ended unexpectedly while loading big\. big is not loaded by itself/);
+  assert.match(said, /ended unexpectedly while loading big\. It is not loaded by itself/);
   await until('the demo answers', async () => /Demo model/.test(await app.texts('[data-testid=status]')));
   const [pid] = app.pids();
   const page = pageProcess(pid);
