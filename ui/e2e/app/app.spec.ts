@@ -8,10 +8,12 @@ import { Server } from '../server';
 const STORY = 'Tell me a story about a fox.';
 
 const test = base.extend<{ server: Server }>({
-  server: async ({}, use) => {
+  server: async ({ page }, use) => {
     const server = new Server();
     await server.start();
     await use(server);
+    // First the page: one that is still being loaded must not miss the server.
+    await page.close();
     await server.remove();
   },
 });

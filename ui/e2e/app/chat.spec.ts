@@ -5,10 +5,12 @@ import { answers, expect, questions, rows, send, settled, test as base } from '.
 import { Server } from '../server';
 
 const test = base.extend<{ server: Server }>({
-  server: async ({}, use) => {
+  server: async ({ page }, use) => {
     const server = new Server();
     await server.start();
     await use(server);
+    // First the page: one that is still being loaded must not miss the server.
+    await page.close();
     await server.remove();
   },
 });

@@ -20,10 +20,12 @@ const test = base.extend<{ hub: HubProcess; models: string; server: Server }>({
     await use(folder);
     rmSync(folder, { recursive: true, force: true });
   },
-  server: async ({ hub, models }, use) => {
+  server: async ({ hub, models, page }, use) => {
     const server = new Server({ HF_ENDPOINT: hub.address, FASTAR_MODELS_DIR: models });
     await server.start();
     await use(server);
+    // First the page: one that is still being loaded must not miss the server.
+    await page.close();
     await server.remove();
   },
 });

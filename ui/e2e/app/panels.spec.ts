@@ -11,7 +11,7 @@ import { Server } from '../server';
 const demo = fileURLToPath(new URL('../../../src-tauri/crates/app/demo', import.meta.url));
 
 const test = base.extend<{ server: Server }>({
-  server: async ({}, use) => {
+  server: async ({ page }, use) => {
     const program = process.env.FASTAR_BIN;
     if (!program) throw new Error('FASTAR_BIN must name the built `fastar` program.');
     const folder = mkdtempSync(join(tmpdir(), 'fastar-paged-'));
@@ -20,6 +20,8 @@ const test = base.extend<{ server: Server }>({
     const server = new Server({ FASTAR_MODEL: model });
     await server.start();
     await use(server);
+    // First the page: one that is still being loaded must not miss the server.
+    await page.close();
     await server.remove();
     rmSync(folder, { recursive: true, force: true });
   },
