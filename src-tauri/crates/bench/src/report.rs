@@ -261,10 +261,11 @@ impl Report {
         let above = self
             .lines
             .iter()
-            // A pair with a peer is no share of what can be had, and arithmetic in eight bits may well be faster than in f32.
+            // A pair with a peer is no share of what can be had, arithmetic in eight bits may well be faster than in f32, and times and
+            // sizes are compared with the least they can be.
             .any(|line| {
                 !line.id.starts_with("peer.")
-                    && line.unit != Unit::Flops
+                    && matches!(line.unit, Unit::Rate | Unit::Tokens)
                     && line.share > Some(MOST_SHARE)
             });
         let worst = self
@@ -387,6 +388,11 @@ The disk was not measured.
         report.lines[1].share = Some(2.78);
         report.lines[1].unit = Unit::Flops;
         assert_eq!(report.uneven(), None);
+        // ... what takes time takes longer than it has to, ...
+        for unit in [Unit::Seconds, Unit::Bytes, Unit::Ratio] {
+            report.lines[1].unit = unit;
+            assert_eq!(report.uneven(), None);
+        }
         report.lines[1].unit = Unit::Rate;
         assert_eq!(report.uneven().as_deref(), Some(ABOVE));
         // ... and a peer slower.
