@@ -6,6 +6,8 @@ mod closing;
 mod commands;
 mod dialogs;
 mod geometry;
+#[cfg(target_os = "linux")]
+mod notify;
 mod offer;
 mod page;
 #[cfg(unix)]
@@ -194,6 +196,7 @@ fn run(
             commands::chat::generation_attach,
             commands::chat::generation_stop,
             commands::system::link_open,
+            commands::system::notify,
             commands::settings::setting_list,
             commands::settings::setting_set,
             commands::settings::setting_reset,

@@ -64,4 +64,5 @@ const COMMANDS: &[&str] = &[
     "machine_measure",
     "log_read",
     "diagnostics",
+    "notify",
 ];

@@ -2,7 +2,7 @@
 
 use fastar_api::{ApiError, AppInfo, Hardware, LogPage, MachinePlan, Monitor, TraceFile};
 use fastar_app::{App, guard};
-use tauri::State;
+use tauri::{AppHandle, State};
 
 use crate::browser;
 
@@ -59,6 +59,24 @@ pub(crate) fn log_read(app: State<'_, App>, after: u64) -> Result<LogPage> {
 #[tauri::command(rename_all = "snake_case", async)]
 pub(crate) fn diagnostics(app: State<'_, App>) -> Result<String> {
     guard(|| Ok(app.diagnostics()))
+}
+
+#[tauri::command(rename_all = "snake_case", async)]
+pub(crate) fn notify(
+    handle: AppHandle,
+    app: State<'_, App>,
+    title: String,
+    text: String,
+) -> Result<()> {
+    guard(|| {
+        if app.notifications_wanted() {
+            #[cfg(target_os = "linux")]
+            crate::notify::show(&handle, &title, &text);
+            #[cfg(not(target_os = "linux"))]
+            let _ = (&handle, &title, &text);
+        }
+        Ok(())
+    })
 }
 
 #[tauri::command(rename_all = "snake_case", async)]

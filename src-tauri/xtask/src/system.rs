@@ -22,6 +22,7 @@ pub const WINDOW_TESTS: &[Package] = &[
     Package::new("xdotool", Sign::Program("xdotool")),
     Package::new("imagemagick", Sign::Program("import")),
     Package::new("rpm", Sign::Program("rpm")),
+    Package::new("dbus-daemon", Sign::Program("dbus-daemon")),
     Package::new("weston", Sign::Program("weston")),
     Package::new("fonts-noto-cjk", Sign::None),
     Package::new("fonts-noto-color-emoji", Sign::None),

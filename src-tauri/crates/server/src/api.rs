@@ -69,6 +69,7 @@ pub const COMMANDS: &[&str] = &[
     "draft_new",
     "draft_save",
     "attachment_pick",
+    "notify",
     "message_count",
     "message_send",
     "message_edit",
@@ -376,6 +377,7 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
         "draft_new" => no_arguments(body).and_then(|()| value(app.draft_new()?)),
         "draft_save" => arguments(body)
             .and_then(|Draft { chat_id, text }| value(app.draft_save(chat_id.as_deref(), &text)?)),
+        "notify" => Err(unsupported("A browser has notifications of its own.")),
         "attachment_pick" => Err(unsupported("The browser picks files itself.")),
         "message_count" => arguments(body).and_then(|Send { chat_id, message }| {
             value(app.message_count(chat_id.as_deref(), message)?)

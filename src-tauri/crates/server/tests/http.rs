@@ -395,6 +395,7 @@ fn every_command_of_the_contract_answers() {
         "model_folder_choose",
         "model_show",
         "attachment_pick",
+        "notify",
     ] {
         for arguments in [
             json!({}),

@@ -136,6 +136,8 @@ export interface Backend {
   diagnostics(): Promise<string>;
   /** Opens an address outside the app, after the person has agreed to it. */
   linkOpen(url: string): Promise<void>;
+  /** Shows a notification of the system, if the person wants them and does not look at the window. */
+  notify?(title: string, text: string): Promise<void>;
   /** The chat that is looked at: its answer is to be heard as it is written, those of others may come in pieces, and their ends a little late. */
   attend?(chatId: string | null): void;
   /** Calls back when the app stops answering and when it answers again. A desktop window never hears it. */

@@ -55,6 +55,14 @@ const rows: Row[] = [
   ],
   ['text_size', 'appearance', whole(80, 200), 'live', 100, 'Size of everything in the window, in percent.'],
   [
+    'notifications',
+    'appearance',
+    { kind: 'switch' },
+    'live',
+    true,
+    'While you look at something else, the system tells when a download has ended or an answer that took long is there.',
+  ],
+  [
     'thinking',
     'answers',
     { kind: 'choice', options: ['off', 'on', 'max'] },

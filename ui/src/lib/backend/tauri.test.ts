@@ -51,6 +51,7 @@ describe('the desktop shell', () => {
     await tauri.presetDelete('p');
     await tauri.draftNew();
     await tauri.draftSave('c', 'half');
+    await tauri.notify?.('A', 'B');
     await tauri.attachmentPick();
     await tauri.messageCount('c', hello);
     await tauri.answerEdit('a', 'better');
@@ -104,6 +105,7 @@ describe('the desktop shell', () => {
       ['preset_delete', { id: 'p' }],
       ['draft_new', {}],
       ['draft_save', { chat_id: 'c', text: 'half' }],
+      ['notify', { title: 'A', text: 'B' }],
       ['attachment_pick', {}],
       ['message_count', { chat_id: 'c', message: hello }],
       ['answer_edit', { answer_id: 'a', text: 'better' }],

@@ -77,6 +77,7 @@ export const tauri: Backend = {
   presetDelete: async (id) => void (await call('preset_delete', { id })),
   draftNew: () => call<string>('draft_new'),
   draftSave: async (chat_id, text) => void (await call('draft_save', { chat_id, text })),
+  notify: async (title, text) => void (await call('notify', { title, text })),
   attachmentPick: () => call<Attachment[]>('attachment_pick'),
   messageCount: (chat_id, message) => call<TokenCount>('message_count', { chat_id, message }),
   messageSend: (chat_id, message, onEvent) => listen('message_send', { chat_id, message }, onEvent),

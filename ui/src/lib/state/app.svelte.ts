@@ -27,6 +27,7 @@ import { apply, type Conversation, isProvisional, provisional, writing } from '.
 import { failure, refusal } from './failure';
 import { Help } from './help.svelte';
 import { Machine } from './machine.svelte';
+import { ofAnswer, tell } from './notices';
 import { Models } from './models.svelte';
 import { Monitor } from './monitor.svelte';
 import { LocalServer } from './server.svelte';
@@ -845,6 +846,7 @@ export class App {
     } else if (event.type === 'finished') {
       this.updateSummary(event.chat);
       delete this.busy[event.chat.id];
+      tell(this.backend, ofAnswer(event.chat, event.answer));
       if (this.open !== open && !unsent(open)) this.kept.delete(event.chat.id);
       if (this.open === open) this.announcement = strings.message.announceEnd(spoken(event.answer.text));
       // After a stop or a failure the person decides.

@@ -6,6 +6,7 @@ import type { ApiError, CatalogueEntry, Job, Library, ModelFile } from '../api/t
 import { type Backend, Unreachable } from '../backend';
 import { strings } from '../strings';
 import { failure } from './failure';
+import { ofJob, tell } from './notices';
 
 const LOOK_MS = 1000;
 
@@ -130,6 +131,7 @@ export class Models {
       // With nothing before it, it waits for a moment that nobody has to hear of.
       const told = job.state !== 'queued' || jobs.some((other) => other.state === 'running');
       if (told) this.announcement = strings.models.announce(job, !this.begun.has(job.id));
+      tell(this.backend, ofJob(job));
       if (job.state === 'done' && job.kind === 'download' && !this.watched) this.ended = job.id;
     }
     for (const job of jobs) if (!this.jobsKnown || job.state !== 'queued') this.begun.add(job.id);

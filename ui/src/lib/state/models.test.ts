@@ -41,17 +41,19 @@ const onDisk = (file: string): Library['files'][number] => ({
 /** A backend whose answers are what the test says, and a count of the questions. */
 function backend(jobList: () => Promise<Job[]>, modelLibrary = async () => library()) {
   const asked = { jobList: 0 };
+  const told: string[] = [];
   const answers: Partial<Backend> = {
     jobList: () => {
       asked.jobList += 1;
       return jobList();
     },
     modelLibrary,
+    notify: async (title) => void told.push(title),
     jobPause: async () => {
       throw new BackendError({ code: 'busy', message: 'Not now.', hint: null, details: null });
     },
   };
-  return { asked, models: new Models(answers as Backend, async () => {}) };
+  return { asked, told, models: new Models(answers as Backend, async () => {}) };
 }
 
 describe('the models on the screen', () => {
@@ -68,6 +70,16 @@ describe('the models on the screen', () => {
     waiting[0]?.([job({ done_bytes: 20 })]);
     await first;
     expect(models.jobs.map(({ state, done_bytes }) => [state, done_bytes])).toEqual([['paused', 50]]);
+  });
+
+  it('tell the system of an end that they have seen, and not of one from before', async () => {
+    let jobs = [job({ id: 'old', state: 'done' }), job({ title: 'B' })];
+    const { models, told } = backend(async () => jobs);
+    await models.readJobs();
+    jobs = [job({ id: 'old', state: 'done' }), job({ title: 'B', state: 'done' })];
+    await models.readJobs();
+    await models.readJobs();
+    expect(told).toEqual(['B']);
   });
 
   it('are asked for once a second while something runs, and no more once it has ended', async () => {

@@ -278,6 +278,10 @@ export const en = {
     announceEnd: (text: string) => `Answer: ${text}`,
     details: 'Details',
   },
+  notices: {
+    answered: (took: string) => `The answer is there after ${took}`,
+    failed: 'An answer could not be finished',
+  },
   code: {
     copy: 'Copy code',
     plain: 'Text',
@@ -493,6 +497,7 @@ export const en = {
       theme: 'Colours',
       language: 'Language',
       text_size: 'Text size',
+      notifications: 'Notifications',
       thinking: 'Thinking',
       temperature: 'Temperature',
       top_p: 'Top-p',

@@ -9,6 +9,7 @@ const help: Record<keyof Strings['settings']['names'], string> = {
   theme: '浅色、深色，或跟随系统。',
   language: '界面语言。“自动”跟随系统。',
   text_size: '窗口中所有内容的大小，以百分比表示。',
+  notifications: '当你没有看着窗口时，下载结束或耗时较长的回答完成后，系统会通知你。',
   thinking: '模型回答前是否思考；单条消息可以另行选择。',
   temperature: '用词的随机程度。0 表示始终选择最可能的词；大于 1 时会变得天马行空。',
   top_p: '只考虑累计概率达到此值的最可能的词。1 表示考虑所有词。',
@@ -296,6 +297,10 @@ export const zh: Strings = {
     announceEnd: (text) => `回答：${text}`,
     details: '详细信息',
   },
+  notices: {
+    answered: (took) => `回答已完成，用时 ${took}`,
+    failed: '有一个回答未能完成',
+  },
   code: {
     copy: '复制代码',
     plain: '文本',
@@ -505,6 +510,7 @@ export const zh: Strings = {
       theme: '主题',
       language: '语言',
       text_size: '文字大小',
+      notifications: '通知',
       thinking: '思考',
       temperature: '温度',
       top_p: 'Top-p',

@@ -8,19 +8,27 @@ use serde_json::Value;
 use super::Settings;
 use super::registry::{
     ALL, CONTEXT, DOWNLOAD_ENDPOINT, DOWNLOAD_LIMIT, DOWNLOAD_PROXY, EXACT, EXPERT_CACHE, Kind,
-    LOG_LEVEL, MODEL, MODELS_FOLDER, READ_AHEAD, Setting, TEMPERATURE, THREADS, find,
+    LOG_LEVEL, MODEL, MODELS_FOLDER, NOTIFICATIONS, READ_AHEAD, Setting, TEMPERATURE, THREADS,
+    find,
 };
 use crate::error::{Error, Result, lock};
 use crate::models::Wish;
 use crate::{App, downloads, logs};
 
 impl App {
+    /// Whether the system should tell what ended while nobody looked at the window.
+    pub fn notifications_wanted(&self) -> bool {
+        lock(&self.0.settings).flag(&NOTIFICATIONS)
+    }
+
     /// Every setting as it is now, in the order of the screen.
     pub fn setting_list(&self) -> Vec<Shown> {
         let loaded = self.0.models.loaded();
         let settings = lock(&self.0.settings);
         let now = self.0.models.wish(&settings);
         ALL.into_iter()
+            // What only a window does is no setting of a page in a browser.
+            .filter(|setting| setting.key != NOTIFICATIONS.key || self.1 == Face::Desktop)
             .map(|setting| {
                 let default = setting.default_value();
                 let (value, is_set) = self.value(&settings, setting, &default);

@@ -269,6 +269,14 @@ pub(crate) static TEXT_SIZE: Setting = Setting {
     scope: Scope::Live,
     help: "Size of everything in the window, in percent.",
 };
+pub(crate) static NOTIFICATIONS: Setting = Setting {
+    key: "notifications",
+    section: Section::Appearance,
+    kind: Kind::Switch,
+    default: Default::Switch(true),
+    scope: Scope::Live,
+    help: "While you look at something else, the system tells when a download has ended or an answer that took long is there.",
+};
 
 pub(crate) static SERVER: Setting = Setting {
     key: "server",
@@ -313,10 +321,11 @@ pub(crate) static LOG_LEVEL: Setting = Setting {
 };
 
 /// All of them, in the order of the screen.
-pub(crate) static ALL: [&Setting; 30] = [
+pub(crate) static ALL: [&Setting; 31] = [
     &THEME,
     &LANGUAGE,
     &TEXT_SIZE,
+    &NOTIFICATIONS,
     &THINKING,
     &TEMPERATURE,
     &TOP_P,
