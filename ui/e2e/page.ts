@@ -70,15 +70,16 @@ export const questions = (page: Page) => page.locator('article.user .bubble');
 export const rows = (page: Page) => page.getByRole('navigation').locator('[data-chat]');
 
 /** Serious and critical findings of axe; its script is run by the test and is no part of the page. */
-export async function accessibility(page: Page): Promise<string[]> {
+export async function expectAccessible(page: Page, where = ''): Promise<void> {
   await page.evaluate(readFileSync(axePath, 'utf8'));
   const found = await page.evaluate(async () => {
     const axe = (window as unknown as { axe: { run: (...args: unknown[]) => Promise<AxeResult> } }).axe;
     return (await axe.run(document, { resultTypes: ['violations'] })).violations;
   });
-  return found
+  const serious = found
     .filter((violation) => violation.impact === 'serious' || violation.impact === 'critical')
     .map((violation) => `${violation.id}: ${violation.nodes.map((node) => node.html).join(' | ')}`);
+  expect(serious, where).toEqual([]);
 }
 
 interface AxeResult {

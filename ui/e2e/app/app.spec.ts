@@ -2,7 +2,7 @@
 import type { Page } from '@playwright/test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expected } from '../expected';
-import { accessibility, answers, expect, questions, rows, send, settled, test as base } from '../page';
+import { expectAccessible, answers, expect, questions, rows, send, settled, test as base } from '../page';
 import { Server } from '../server';
 
 const STORY = 'Tell me a story about a fox.';
@@ -281,7 +281,7 @@ for (const [name, colorScheme, width] of [
     await page.goto(server.address);
     await send(page, STORY);
     await settled(page);
-    expect(await accessibility(page)).toEqual([]);
+    await expectAccessible(page);
     expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
     const dark = await page.evaluate(() => {
       const [r = 0, g = 0, b = 0] = (

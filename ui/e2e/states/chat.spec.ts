@@ -1,6 +1,6 @@
 /** Versions, thoughts, waiting messages, files and instructions, with the scripted back end. */
 import type { Page } from '@playwright/test';
-import { accessibility, answers, expect, goOn, questions, rows, send, settled, test } from '../page';
+import { expectAccessible, answers, expect, goOn, questions, rows, send, settled, test } from '../page';
 
 const FOX = 'Tell me a story about a fox.';
 const versions = (page: Page) => page.getByTestId('versions');
@@ -279,7 +279,7 @@ test('formulas are drawn as MathML, prices and code stay what they are', async (
   ).toBeGreaterThan(20);
   await expect(answers(page)).toContainText('It costs $5, not $10, and $x$ is code.');
   await expect(answers(page)).toContainText('What cannot be read stays as it is: \\frac{1}{');
-  expect(await accessibility(page)).toEqual([]);
+  await expectAccessible(page);
 });
 
 test('instructions are set for a chat and kept under a name', async ({ page }) => {
@@ -325,12 +325,12 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await page.locator('article.answer').last().getByRole('button', { name: 'Regenerate' }).click();
     await settled(page);
     await page.getByTestId('attach').click();
-    expect(await accessibility(page)).toEqual([]);
+    await expectAccessible(page);
     await page.locator('article.user').first().getByRole('button', { name: 'Edit' }).click();
-    expect(await accessibility(page)).toEqual([]);
+    await expectAccessible(page);
     await page.goto('/?fake=presets');
     await page.getByTestId('instructions-button').click();
     await page.getByRole('button', { name: /^Brief / }).waitFor();
-    expect(await accessibility(page)).toEqual([]);
+    await expectAccessible(page);
   });
 }

@@ -1,6 +1,6 @@
 /** Help: shortcuts, the computer in words, the log as it comes, and a report that is shown before it is copied. */
 import type { Page } from '@playwright/test';
-import { accessibility, expect, test } from '../page';
+import { expectAccessible, expect, test } from '../page';
 
 const panel = (page: Page) => page.getByTestId('help-panel');
 const tab = (page: Page, name: string) => panel(page).getByRole('tab', { name });
@@ -104,7 +104,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const section of ['Shortcuts', 'This computer', 'Log', 'Report']) {
       await open(page, 'demo', section);
-      expect(await accessibility(page), section).toEqual([]);
+      await expectAccessible(page, section);
     }
   });
 }

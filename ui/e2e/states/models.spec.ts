@@ -1,6 +1,6 @@
 /** The models screen: every state of the work on models, and every way on from there. */
 import type { Page } from '@playwright/test';
-import { accessibility, connect, expect, step, test } from '../page';
+import { expectAccessible, connect, expect, step, test } from '../page';
 
 const NEWEST = 'DeepSeek V4 Flash 0731';
 
@@ -572,7 +572,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
     const check = async (scenario: string, act?: () => Promise<unknown>) => {
       await open(page, scenario);
       await act?.();
-      expect(await accessibility(page), scenario).toEqual([]);
+      await expectAccessible(page, scenario);
     };
     const press = (name: string) => () => panel(page).getByRole('button', { name }).first().click();
     await check('library', press('Delete…'));
@@ -593,7 +593,7 @@ test('models move to another folder, can be paused, and stay where they are when
   await expect(moving.getByTestId('job')).toContainText('48.0 GB of 160 GB');
   await moving.getByRole('button', { name: /^Pause/ }).click();
   await expect(moving.getByTestId('job')).toHaveAttribute('data-state', 'paused');
-  await accessibility(page);
+  await expectAccessible(page);
   await moving.getByRole('button', { name: 'Cancel…' }).click();
   await expect(moving).toHaveCount(0);
 });

@@ -1,5 +1,5 @@
 /** Finding, searching, pins, folders and files, with the scripted back end. */
-import { accessibility, answers, expect, questions, rows, test } from '../page';
+import { expectAccessible, answers, expect, questions, rows, test } from '../page';
 
 const FOX = 'Tell me a story about a fox.';
 
@@ -239,13 +239,13 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await page.keyboard.press('Control+f');
     await page.keyboard.type('sort');
     await expect(page.getByTestId('find-count')).not.toBeEmpty();
-    expect(await accessibility(page)).toEqual([]);
+    await expectAccessible(page);
     await page.getByTestId('search').fill('sort');
     await expect(page.getByTestId('results').locator('mark').first()).toBeVisible();
-    expect(await accessibility(page)).toEqual([]);
+    await expectAccessible(page);
     await page.keyboard.press('Escape');
     await rows(page).first().click({ button: 'right' });
     await page.getByRole('menuitem', { name: 'Move to a folder…' }).click();
-    expect(await accessibility(page)).toEqual([]);
+    await expectAccessible(page);
   });
 }

@@ -1,6 +1,6 @@
 /** The first screen: what this computer would do with the real model, how that is known, and the way to it. */
 import type { Page } from '@playwright/test';
-import { accessibility, expect, test } from '../page';
+import { expectAccessible, expect, test } from '../page';
 
 const prospect = (page: Page) => page.getByTestId('prospect');
 const plan = (page: Page) => page.getByTestId('plan-panel');
@@ -97,7 +97,7 @@ test('the real model is three clicks away, and every number has its reason befor
   await expect(plan(page)).toContainText('Needs up to 163 GB while it is downloaded, and 156 GB then.');
   await expect(plan(page)).toContainText('has not been tried with the real files yet');
   await expect(plan(page).getByTestId('plan-folder')).toHaveText('Into /home/you/FaStar models');
-  await accessibility(page);
+  await expectAccessible(page);
   expect(await asked(page)).not.toContain('downloadStart');
   await plan(page).getByRole('button', { name: 'Download 156 GB' }).click();
   // What has begun is looked at, without the drafter, which nobody asked for.
@@ -129,7 +129,7 @@ test('what is missing is said, and a computer that cannot load it is not measure
   await page.keyboard.press('Escape');
   await page.goto('/?fake=fulldisk');
   await expect(prospect(page)).toContainText('DeepSeek V4 Flash 0731 needs 163 GB of free disk.');
-  await accessibility(page);
+  await expectAccessible(page);
 });
 
 test('a disk that cannot be measured is told, and no speed is made up', async ({ page }) => {

@@ -1,6 +1,6 @@
 /** Settings, Server: the local server of the window, what it is doing, and its key. */
 import type { Page } from '@playwright/test';
-import { accessibility, expect, test } from '../page';
+import { expectAccessible, expect, test } from '../page';
 
 const panel = (page: Page) => page.getByTestId('settings-panel');
 const now = (page: Page) => page.getByTestId('server-now');
@@ -23,7 +23,7 @@ test('it is off, is turned on at once, and says where it is', async ({ page }) =
   await expect(now(page)).not.toContainText('In this network');
   await panel(page).getByRole('switch', { name: 'For this network too' }).check();
   await expect(now(page)).toContainText('http://192.168.1.23:8642');
-  await accessibility(page);
+  await expectAccessible(page);
   await panel(page).getByRole('switch', { name: 'Local server' }).uncheck();
   await expect(now(page)).toContainText('Off');
   await expect(now(page)).not.toContainText('http://');

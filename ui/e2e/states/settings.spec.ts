@@ -1,6 +1,6 @@
 /** The settings screen: every kind of field, what a change means, and when it counts. */
 import type { Page } from '@playwright/test';
-import { accessibility, connect, expect, goOn, send, test } from '../page';
+import { expectAccessible, connect, expect, goOn, send, test } from '../page';
 
 const panel = (page: Page) => page.getByTestId('settings-panel');
 const setting = (page: Page, key: string) => panel(page).locator(`[data-setting="${key}"]`);
@@ -265,10 +265,10 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const section of ['Appearance', 'Answers', 'Performance', 'Models']) {
       await open(page, 'chosen', section);
-      expect(await accessibility(page), section).toEqual([]);
+      await expectAccessible(page, section);
     }
     await open(page, 'wrongsettings');
-    expect(await accessibility(page)).toEqual([]);
+    await expectAccessible(page);
   });
 }
 
