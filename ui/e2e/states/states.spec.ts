@@ -172,6 +172,16 @@ test('numbers that are not known are not shown', async ({ page }) => {
   await expect(page.getByTestId('status')).toHaveText('Demo model');
 });
 
+test('how fast an answer comes is there while it is being written', async ({ page }) => {
+  await page.goto('/?fake=demo&hold=20');
+  await send(page, 'Tell me a story about a fox.');
+  await expect(page.getByTestId('stop')).toBeVisible();
+  await expect(page.getByTestId('status-speed')).toHaveText('4.50 tokens/s');
+  await goOn(page);
+  await expect(page.getByTestId('stop')).toBeHidden();
+  await expect(page.getByTestId('status-speed')).not.toHaveText('4.50 tokens/s');
+});
+
 test('numbers stand beside the name of the model that they were measured with', async ({ page }) => {
   await page.goto('/?fake=weeksdemo&hold=9');
   await expect(page.getByTestId('status-model')).toHaveText('Demo model');
@@ -182,7 +192,9 @@ test('numbers stand beside the name of the model that they were measured with', 
   await send(page, 'Tell me a story about a fox.');
   // Until the new answer has numbers, those of the other model are not put beside its name.
   await expect(answers(page).last()).toContainText('Of course.');
-  await expect(page.getByTestId('status')).toHaveText('Demo model');
+  await expect(page.getByTestId('status-model')).toHaveText('Demo model');
+  await expect(page.getByTestId('status-speed')).toHaveText('4.50 tokens/s');
+  await expect(page.getByTestId('status-context')).toHaveCount(0);
   await goOn(page);
   await settled(page);
   await expect(page.getByTestId('status-context')).toContainText('of 4,096');

@@ -251,7 +251,7 @@ pub struct Exported {
     pub text: String,
 }
 
-/// What a listener of an answer hears, in this order: one `started`, any number of `queued`, `prefill`, `reasoning` and `text`, one
+/// What a listener of an answer hears, in this order: one `started`, any number of `queued`, `prefill`, `reasoning`, `text` and `pace`, one
 /// `finished`. A listener that attaches late gets `started` with the text so far and then what follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -292,6 +292,11 @@ pub enum GenerationEvent {
     Text {
         /// Whole characters only.
         text: String,
+    },
+    /// How fast it is being written, now and then.
+    Pace {
+        /// Tokens a second of the last few.
+        tokens_per_second: f64,
     },
     /// The answer's row as it now is; nothing follows.
     Finished {

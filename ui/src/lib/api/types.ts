@@ -534,7 +534,11 @@ text: string, } | { "type": "text",
 /**
  * Whole characters only.
  */
-text: string, } | { "type": "finished", 
+text: string, } | { "type": "pace", 
+/**
+ * Tokens a second of the last few.
+ */
+tokens_per_second: number, } | { "type": "finished", 
 /**
  * The chat, with its new time.
  */

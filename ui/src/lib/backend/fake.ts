@@ -147,6 +147,7 @@ export function fake(name: string, holds: number[] = []): Backend {
         if (stopped()) break;
         answer.text += piece;
         tell({ type: 'text', text: piece });
+        if (answer.text.length === piece.length) tell({ type: 'pace', tokens_per_second: 4.5 });
         await sleep(8);
       }
       if (scenario.failsInAnswer) return end('failed', scenario.failsInAnswer, null);

@@ -41,6 +41,7 @@ describe('an answer arriving', () => {
       summary: null,
       messages: [provisional(hello, 0)],
       progress: { phase: 'waiting' },
+      pace: null,
     };
     apply(conversation, started(message('u', 'user', 'Hello!'), message('a', 'assistant', '', 'writing')));
     expect(texts(conversation)).toEqual(['user: Hello!', 'assistant: ']);
@@ -53,14 +54,17 @@ describe('an answer arriving', () => {
     apply(conversation, { type: 'text', text: 'there!' });
     expect(writing(conversation)?.text).toBe('Hi there!');
     expect(conversation.progress).toEqual({ phase: 'writing' });
+    apply(conversation, { type: 'pace', tokens_per_second: 4.5 });
+    expect(conversation.pace).toBe(4.5);
     apply(conversation, { type: 'finished', chat, answer: message('a', 'assistant', 'Hi there!') });
     expect(texts(conversation)).toEqual(['user: Hello!', 'assistant: Hi there!']);
     expect(conversation.progress).toBeNull();
+    expect(conversation.pace).toBeNull();
     expect(writing(conversation)).toBeUndefined();
   });
 
   it('does not double the text when a stream is taken up again', () => {
-    const conversation: Conversation = { summary: chat, messages: [], progress: null };
+    const conversation: Conversation = { summary: chat, messages: [], progress: null, pace: null };
     apply(conversation, started(message('u', 'user', 'Q'), message('a', 'assistant', '', 'writing')));
     apply(conversation, { type: 'text', text: 'One ' });
     apply(conversation, started(null, message('a', 'assistant', 'One two ', 'writing'), 'u'));
@@ -78,6 +82,7 @@ describe('an answer arriving', () => {
         message('a2', 'assistant', 'old'),
       ],
       progress: null,
+      pace: null,
     };
     apply(conversation, started(null, message('a3', 'assistant', '', 'writing'), 'u2'));
     apply(conversation, { type: 'text', text: 'new' });
@@ -94,6 +99,7 @@ describe('an answer arriving', () => {
         message('a2', 'assistant', 'y'),
       ],
       progress: null,
+      pace: null,
     };
     apply(conversation, started(message('u3', 'user', 'C'), message('a3', 'assistant', '', 'writing'), 'a1'));
     expect(texts(conversation)).toEqual(['user: A', 'assistant: x', 'user: C', 'assistant: ']);
@@ -103,7 +109,7 @@ describe('an answer arriving', () => {
   });
 
   it('keeps thoughts apart from the answer', () => {
-    const conversation: Conversation = { summary: chat, messages: [], progress: null };
+    const conversation: Conversation = { summary: chat, messages: [], progress: null, pace: null };
     apply(conversation, started(message('u', 'user', 'Q'), message('a', 'assistant', '', 'writing')));
     apply(conversation, { type: 'reasoning', text: 'Hm. ' });
     apply(conversation, { type: 'reasoning', text: 'So.' });

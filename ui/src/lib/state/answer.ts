@@ -15,6 +15,8 @@ export interface Conversation {
   messages: Message[];
   /** None when nothing is being written. */
   progress: Progress | null;
+  /** Tokens a second at which it is being written, as soon as that is known. */
+  pace: number | null;
 }
 
 /** The last answer that has ended. Of an earlier one nothing may be shown in its place: it is not what the next message follows. */
@@ -34,6 +36,7 @@ export function apply(conversation: Conversation, event: GenerationEvent): void 
       if (event.user) put(conversation.messages, event.user);
       putAnswer(conversation.messages, event.answer);
       conversation.progress = { phase: event.answer.text === '' ? 'waiting' : 'writing' };
+      conversation.pace = null;
       break;
     }
     case 'queued':
@@ -59,10 +62,14 @@ export function apply(conversation: Conversation, event: GenerationEvent): void 
       if (conversation.progress?.phase !== 'writing') conversation.progress = { phase: 'writing' };
       break;
     }
+    case 'pace':
+      conversation.pace = event.tokens_per_second;
+      break;
     case 'finished':
       conversation.summary = event.chat;
       putAnswer(conversation.messages, event.answer);
       conversation.progress = null;
+      conversation.pace = null;
       break;
   }
 }

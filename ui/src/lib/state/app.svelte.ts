@@ -52,6 +52,7 @@ class Open implements Conversation {
   summary = $state<ChatSummary | null>(null);
   messages = $state<Conversation['messages']>([]);
   progress = $state<Conversation['progress']>(null);
+  pace = $state<number | null>(null);
   /** What the person is writing in this chat. */
   draft = $state('');
   /** What waits to be sent or is being typed has changed since the app was last given it. Only then is it given: a draft that was never

@@ -14,6 +14,7 @@ use fastar_api::{
 use fastar_engine::Cancel;
 use tokio::sync::watch;
 
+use super::pace::Pace;
 use crate::chats::Begun;
 use crate::error::lock;
 
@@ -47,6 +48,9 @@ struct State {
     /// Prompt tokens read, of how many, and the seconds that the rest will take.
     prefill: Option<(u32, u32, Option<f64>)>,
     reading: Reading,
+    pace: Pace,
+    /// Tokens a second lately.
+    speed: Option<f64>,
     /// The first thought or word is there.
     begun: bool,
     thinks_since: Option<Instant>,
@@ -84,6 +88,8 @@ impl Live {
                 told: size(&answer),
                 saved: size(&answer),
                 reading: Reading::default(),
+                pace: Pace::default(),
+                speed: None,
                 begun: false,
                 thinks_since: None,
                 thought_ms: answer.reasoning_ms.unwrap_or(0.0),
@@ -151,6 +157,18 @@ impl Live {
             let mut state = lock(&self.state);
             let left = state.reading.left(done, total, Instant::now());
             state.prefill = Some((done, total, left));
+        }
+        self.tell();
+    }
+
+    /// What the engine has counted: tokens computed one by one since the model was loaded, and the time that took.
+    pub(super) fn look_at_pace(&self, tokens: u64, time: Duration) {
+        {
+            let mut state = lock(&self.state);
+            if !state.begun || state.ended {
+                return;
+            }
+            state.speed = state.pace.look(tokens, time);
         }
         self.tell();
     }
@@ -309,6 +327,7 @@ struct Heard {
     bytes: usize,
     ahead: u32,
     prefill: Option<(u32, u32, Option<f64>)>,
+    speed: Option<f64>,
 }
 
 impl Listener {
@@ -342,6 +361,7 @@ impl Listener {
                 bytes: state.answer.text.len(),
                 ahead: 0,
                 prefill: None,
+                speed: None,
             });
             let user = self.user.take().map(|user| *user);
             return Some(GenerationEvent::Started {
@@ -368,6 +388,12 @@ impl Listener {
             let text = state.answer.text[heard.bytes..].to_owned();
             heard.bytes = state.answer.text.len();
             return Some(GenerationEvent::Text { text });
+        }
+        if !state.ended && heard.speed != state.speed {
+            heard.speed = state.speed;
+            if let Some(tokens_per_second) = state.speed {
+                return Some(GenerationEvent::Pace { tokens_per_second });
+            }
         }
         if state.closed {
             self.finished = true;

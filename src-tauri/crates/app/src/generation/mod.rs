@@ -5,6 +5,7 @@
 
 mod conversation;
 mod live;
+mod pace;
 mod tally;
 
 use std::collections::VecDeque;
@@ -674,6 +675,10 @@ impl Shared {
                 continue;
             }
             saved_at = Instant::now();
+            if let Some(loaded) = self.models.loaded() {
+                let activity = loaded.model.activity();
+                live.look_at_pace(activity.alone, activity.alone_time);
+            }
             let Some((reasoning, text)) = live.unsaved_text() else {
                 continue;
             };

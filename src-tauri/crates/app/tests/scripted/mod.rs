@@ -333,6 +333,7 @@ pub fn hear(listener: &mut Listener) -> Heard {
             (
                 GenerationEvent::Queued { .. }
                 | GenerationEvent::Prefill { .. }
+                | GenerationEvent::Pace { .. }
                 | GenerationEvent::Reasoning { .. },
                 Some(_),
             ) => {}
