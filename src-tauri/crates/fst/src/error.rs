@@ -68,6 +68,16 @@ pub enum Error {
         /// Bytes there are.
         actual: u64,
     },
+    /// Another file than it was when the work on it began.
+    #[error(
+        "{name} was changed while it was checked: {how}. Nothing is known of it as it is now. Check it again once no other program writes to it."
+    )]
+    Changed {
+        /// The file.
+        name: String,
+        /// What is different, without a full stop.
+        how: String,
+    },
     /// A field that cannot be right.
     #[error("{name} is damaged: {what}. Copy or convert it again.")]
     Damaged {

@@ -12,7 +12,7 @@ use twox_hash::xxhash3_64::Hasher;
 
 use crate::error::{Error, Result, shown};
 use crate::layout::Dtype;
-use crate::read::Container;
+use crate::read::{Container, Seen};
 
 /// About a megabyte, and whole entries of every type: a block of Q8_0 has 34 bytes.
 const PIECE_BYTES: usize = 34 << 15;
@@ -114,8 +114,8 @@ impl fmt::Display for Part {
 /// Checks the container at `path`. `progress` gets bytes checked and bytes to check.
 ///
 /// # Errors
-/// When header or index are damaged, which say where everything else is; such a file cannot be repaired. Damage to anything else is in the
-/// report.
+/// When header or index are damaged, which say where everything else is; such a file cannot be repaired. When the file is no longer what it
+/// was at the start, whatever was found until then. Damage to anything else is in the report.
 pub fn verify(
     path: &Path,
     depth: Depth,
@@ -123,6 +123,21 @@ pub fn verify(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report> {
     let container = Container::open_with_any_tokenizer(path)?;
+    let seen = Seen::of(path, &container);
+    let report = look(&container, depth, cancel, progress);
+    if !matches!(report, Err(Error::Cancelled)) {
+        // Before any other error, which may have come of the change.
+        seen.still()?;
+    }
+    report
+}
+
+fn look(
+    container: &Container,
+    depth: Depth,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report> {
     #[cfg(target_os = "linux")]
     if let Some(file) = container.file()
         && let Err(error) = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential)
@@ -136,7 +151,7 @@ pub fn verify(
     parts.sort_by_key(|part| part.offset);
     let total = parts.iter().map(|part| part.bytes).sum();
     let mut reader = Reader {
-        container: &container,
+        container,
         piece: vec![0; PIECE_BYTES],
         cancel,
         progress,

@@ -4,6 +4,7 @@ mod checked;
 mod file;
 mod open;
 mod places;
+mod seen;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,6 +21,7 @@ use crate::layout::{EffortTable, ExpertLayout, Tensor};
 use file::is_version_2;
 pub(crate) use file::{Bytes, open};
 pub use places::{DensePlace, Records};
+pub(crate) use seen::Seen;
 
 /// An open container; cheap to share between threads.
 ///

@@ -16,7 +16,7 @@ use twox_hash::xxhash3_64::Hasher;
 use crate::error::{Error, Result, shown};
 use crate::layout::ExpertMatrix;
 use crate::packing::Packing;
-use crate::read::Container;
+use crate::read::{Container, Seen};
 use crate::verify::{CheckedPart, Damage, Part};
 
 pub use source::{CheckpointFolder, RemoteCheckpoint, TensorSource};
@@ -28,8 +28,8 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Replaces damaged parts of the container at `path`, as [`verify`](crate::verify()) has listed them. `progress` gets bytes mended and to mend.
 ///
 /// # Errors
-/// When the source has other tensors than the container was made of, or cannot give them: then nothing is written for that part, and the
-/// parts before it stay mended.
+/// When the source has other tensors than the container was made of, or cannot give them, or the file was changed by others: then nothing is
+/// written for that part, and the parts before it stay mended.
 pub fn repair(
     path: &Path,
     damaged: &[Damage],
@@ -37,7 +37,7 @@ pub fn repair(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
-    let jobs = jobs(path, damaged)?;
+    let (jobs, mut seen) = jobs(path, damaged)?;
     let total = jobs.iter().map(|job| job.part.bytes).sum();
     let mut file = OpenOptions::new()
         .read(true)
@@ -50,13 +50,18 @@ pub fn repair(
     for job in jobs {
         let mut fetched = fetch(path, &job, source, &mut packing, cancel)?;
         let part = job.part;
+        // Its place is that of the index as it was.
+        seen.still()?;
         put(&mut file, &part, &mut fetched).map_err(|e| Error::io("write", path, e))?;
         file.sync_all().map_err(|e| Error::io("write", path, e))?;
+        if part.part == Part::Tokenizer {
+            seen.tokenizer_became(part.checksum);
+        }
         done += part.bytes;
         progress(done, total);
         tracing::info!(part = %part.part, "repaired");
     }
-    Ok(())
+    seen.still()
 }
 
 /// What to write, and what it is made of.
@@ -69,8 +74,9 @@ struct Job {
 }
 
 /// The container is closed again: it is about to be written to.
-fn jobs(path: &Path, damaged: &[Damage]) -> Result<Vec<Job>> {
+fn jobs(path: &Path, damaged: &[Damage]) -> Result<(Vec<Job>, Seen)> {
     let container = Container::open_with_any_tokenizer(path)?;
+    let seen = Seen::of(path, &container);
     let mut parts: Vec<CheckedPart> = container
         .checked_parts()
         .filter(|part| damaged.iter().any(|damage| damage.part == part.part))
@@ -86,7 +92,7 @@ fn jobs(path: &Path, damaged: &[Damage]) -> Result<Vec<Job>> {
     }
     parts.sort_by_key(|part| part.offset);
     let layout = container.expert_layout();
-    Ok(parts
+    let jobs = parts
         .into_iter()
         .map(|part| {
             let (tensors, packed) = match &part.part {
@@ -103,7 +109,8 @@ fn jobs(path: &Path, damaged: &[Damage]) -> Result<Vec<Job>> {
                 packed,
             }
         })
-        .collect())
+        .collect();
+    Ok((jobs, seen))
 }
 
 /// Gets the part's bytes and compares them with the index.
