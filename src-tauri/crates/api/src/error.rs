@@ -23,6 +23,8 @@ pub enum ErrorCode {
     NoSpace,
     /// A model file is damaged: a repair is offered.
     Damaged,
+    /// A model file is damaged, and nothing says where its parts could be fetched again: no repair is offered.
+    Spoilt,
     /// The hub wants a token, or another one: its field is shown.
     NoAccess,
     /// The hub cannot be reached or does not have what was asked for: trying again is offered.

@@ -26,6 +26,8 @@ pub(crate) enum Error {
     JobNotFound,
     #[error("{name} is in use.")]
     ModelInUse { name: String },
+    #[error("{name} is in use by another FaStar{}.", owner(*pid))]
+    ModelLoadedElsewhere { name: String, pid: Option<u32> },
     #[error("Something is being done with {name} already.")]
     ModelBusy { name: String },
     #[error("The folder {folder}, where the download of {name} is, is not there.")]
@@ -36,6 +38,8 @@ pub(crate) enum Error {
     ModelDamaged {
         name: String,
         parts: usize,
+        /// It names the repository it was made from.
+        can_be_fetched: bool,
         details: String,
     },
     #[error(transparent)]
@@ -287,10 +291,26 @@ impl From<Error> for ApiError {
             Error::DownloadedElsewhere { .. } => {
                 (ErrorCode::Busy, Some("Stop that one first."), None)
             }
-            Error::ModelDamaged { details, .. } => (
+            Error::ModelDamaged {
+                can_be_fetched: true,
+                details,
+                ..
+            } => (
                 ErrorCode::Damaged,
                 Some("A repair fetches just what is damaged again."),
                 Some(details.clone()),
+            ),
+            Error::ModelDamaged { details, .. } => (
+                ErrorCode::Spoilt,
+                Some(
+                    "It does not say which repository it was made from, so nothing can be fetched again: download, copy or convert the model again.",
+                ),
+                Some(details.clone()),
+            ),
+            Error::ModelLoadedElsewhere { .. } => (
+                ErrorCode::Busy,
+                Some("Close that one, or let it use another model first."),
+                None,
             ),
             Error::Hub(hub) => (hub_code(hub), None, None),
             Error::Container(container) => (container_code(container), None, None),

@@ -221,7 +221,7 @@ pub struct ConvertOptions {
 pub struct UpgradeOptions {
     /// Model file (.fst), or the name of one that `fastar models` lists; of the original FaStar with its .hc, .norm and .tid2eid beside it
     pub file: PathBuf,
-    /// New model file to make; the old files stay
+    /// New model file to make; the old files stay. Of a file that needs no upgrade none is made, which is an error
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }

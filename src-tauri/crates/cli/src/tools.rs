@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fastar_fst::{Checkpoint, CheckpointFolder, Conversion, Depth, Report, Start};
+use fastar_fst::{Checkpoint, CheckpointFolder, Conversion, Depth, Remedy, Report, Start};
 
 use crate::arguments::{
     ConvertOptions, InspectOptions, RepairOptions, UpgradeOptions, VerifyOptions,
@@ -93,22 +93,17 @@ pub fn verify(options: &VerifyOptions) -> Result<(), Failure> {
         return Ok(());
     }
     let name = file.display();
-    let (parts, them) = match report.damaged.len() {
+    let parts = match report.damaged.len() {
         0 => {
             return Err(Failure::Error(format!(
                 "{name} is as it was made, but its weights cannot be right."
             )));
         }
-        1 => ("1 damaged part".to_owned(), "it"),
-        n => (format!("{n} damaged parts"), "them"),
+        1 => "1 damaged part".to_owned(),
+        n => format!("{n} damaged parts"),
     };
-    let command = format!("fastar repair {}", fastar_fst::quoted(&file));
-    Err(Failure::Error(match fastar_fst::made_from(&file)? {
-        Some(_) => format!("{name} has {parts}. `{command}` mends {them}."),
-        None => format!(
-            "{name} has {parts}, and does not say which repository it was made from. `{command} --from FOLDER` mends {them} from the checkpoint in FOLDER; without that, download or convert the model again."
-        ),
-    }))
+    let remedy = Remedy::of(&file)?.told(&file, report.damaged.len());
+    Err(Failure::Error(format!("{name} has {parts}. {remedy}")))
 }
 
 /// Mends a model file from a checkpoint folder, or else from the repository it names.
@@ -186,12 +181,21 @@ pub fn upgrade(options: &UpgradeOptions) -> Result<(), Failure> {
         None => "what was done is kept. The same command goes on.",
     };
     let upgraded = stopped(upgraded, kept)?;
-    let made = options.out.as_ref().unwrap_or(&file).display();
-    Answers::new().write(&if upgraded {
-        format!("Upgraded: {made} is version 3.\n")
-    } else {
-        format!("Nothing to do: {} is version 3 already.\n", file.display())
-    })
+    let from = file.display();
+    match (&options.out, upgraded) {
+        (out, true) => {
+            let made = out.as_ref().unwrap_or(&file).display();
+            Answers::new().write(&format!("Upgraded: {made} is version 3.\n"))
+        }
+        (None, false) => {
+            Answers::new().write(&format!("Nothing to do: {from} is version 3 already.\n"))
+        }
+        // Whoever goes on with that file would not find it.
+        (Some(out), false) => Err(Failure::Error(format!(
+            "{from} is version 3 already and needs no upgrade, so {} was not made. Use {from} as it is, or copy it.",
+            out.display()
+        ))),
+    }
 }
 
 /// Says what is in a model file.

@@ -130,7 +130,9 @@ impl Engine {
     /// Opens a container and prepares its weights.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
         let _span = tracing::info_span!("load", path = %path.display()).entered();
-        Self::load(Container::open(path)?, options)
+        let container = Container::open(path)?;
+        container.hold();
+        Self::load(container, options)
     }
 
     /// The same for a container in memory (the embedded demo).

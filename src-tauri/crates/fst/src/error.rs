@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::remedy::Remedy;
+
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -47,7 +49,9 @@ pub enum Error {
         message: String,
     },
     /// A version this program does not know.
-    #[error("{name} is a container of version {found}, and this program reads version 3. {hint}")]
+    #[error(
+        "{name} is a model file of version {found}. This FaStar reads version 3, and version 2, which `fastar upgrade` makes version 3 of. {hint}"
+    )]
     Version {
         /// The file.
         name: String,
@@ -96,14 +100,16 @@ pub enum Error {
     },
     /// Bytes that do not match their checksum.
     #[error(
-        "{name} is damaged: the checksum of {what} does not match. Mend it with `fastar repair {}`. Copy or convert it again where that does not help.",
-        quoted(Path::new(name))
+        "{name} is damaged: the checksum of {what} does not match. {}",
+        remedy.told(Path::new(name), 1)
     )]
     Checksum {
         /// The file.
         name: String,
         /// Which part.
         what: String,
+        /// What helps.
+        remedy: Remedy,
     },
     /// An FP8 weight that is not a number, stored so by whoever made the weights.
     #[error(

@@ -512,7 +512,7 @@ fn status(code: ErrorCode) -> StatusCode {
         ErrorCode::Busy => StatusCode::CONFLICT,
         ErrorCode::NoModel => StatusCode::SERVICE_UNAVAILABLE,
         ErrorCode::Storage | ErrorCode::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
-        ErrorCode::Damaged => StatusCode::UNPROCESSABLE_ENTITY,
+        ErrorCode::Damaged | ErrorCode::Spoilt => StatusCode::UNPROCESSABLE_ENTITY,
         ErrorCode::NoAccess => StatusCode::FORBIDDEN,
         ErrorCode::Hub => StatusCode::BAD_GATEWAY,
         ErrorCode::Unsupported => StatusCode::NOT_IMPLEMENTED,

@@ -1,6 +1,6 @@
 // Generated from the crate fastar-api by `cargo xtask types`. Do not edit.
 
-export type ErrorCode = "not_found" | "bad_request" | "busy" | "no_model" | "context_full" | "storage" | "no_space" | "damaged" | "no_access" | "hub" | "unsupported" | "internal";
+export type ErrorCode = "not_found" | "bad_request" | "busy" | "no_model" | "context_full" | "storage" | "no_space" | "damaged" | "spoilt" | "no_access" | "hub" | "unsupported" | "internal";
 
 export type ApiError = { 
 /**

@@ -172,6 +172,7 @@ const CODES: ReadonlySet<string> = new Set<ApiError['code']>([
   'storage',
   'no_space',
   'damaged',
+  'spoilt',
   'no_access',
   'hub',
   'unsupported',

@@ -51,6 +51,11 @@ export const sentences: Record<string, string> = {
   'Connect the disk it is on and resume, or cancel the download.': '请连接它所在的磁盘后继续，或取消下载。',
   'Stop that one first.': '请先停止那一个。',
   'A repair fetches just what is damaged again.': '修复只会重新下载损坏的部分。',
+  'It does not say which repository it was made from, so nothing can be fetched again: download, copy or convert the model again.':
+    '它没有写明来自哪个仓库，因此无法重新获取损坏的部分：请重新下载、复制或转换该模型。',
+  '{name} is in use by another FaStar (process {pid}).': '{name} 正被另一个 FaStar（进程 {pid}）使用。',
+  '{name} is in use by another FaStar.': '{name} 正被另一个 FaStar 使用。',
+  'Close that one, or let it use another model first.': '请先关闭那一个，或让它改用其他模型。',
   'Wait until it is written, or stop it first.': '请等它写完，或先将它停止。',
   'Wait until it is written, or let it be stopped.': '请等它写完，或让它停止。',
   'Wait until some of them are written, or stop them first.': '请等其中一些写完，或先将它们停止。',

@@ -3,7 +3,7 @@
 use std::io;
 
 use fastar_api::JobPhase;
-use fastar_fst::{Depth, RemoteCheckpoint};
+use fastar_fst::{Depth, Remedy, RemoteCheckpoint};
 use fastar_hub::{Hub, RemoteFile};
 
 use super::{Result, Tell, at, remote};
@@ -17,6 +17,7 @@ pub(super) fn verify(order: &Order, steering: &Steering, tell: Tell<'_>) -> Resu
         return Err(Error::ModelDamaged {
             name: order.title.clone(),
             parts: report.damaged.len(),
+            can_be_fetched: remedy(order)? == Remedy::Repository,
             details: report
                 .damaged
                 .iter()
@@ -37,6 +38,11 @@ pub(super) fn verify(order: &Order, steering: &Steering, tell: Tell<'_>) -> Resu
         "Every weight is as it was made: {} read.",
         fastar_fst::size(report.checked_bytes)
     ))))
+}
+
+/// What helps this model where it is damaged.
+fn remedy(order: &Order) -> Result<Remedy> {
+    Ok(Remedy::of(&set::path_of(&order.folder, &order.file))?)
 }
 
 fn read_through(order: &Order, steering: &Steering, tell: Tell<'_>) -> Result<fastar_fst::Report> {
@@ -63,11 +69,10 @@ pub(super) fn repair(
         ))));
     }
     let Some((repository, revision)) = fastar_fst::made_from(&path)? else {
+        let remedy = remedy(order)?.told(&path, report.damaged.len());
         return Err(Error::BadRequest(format!(
-            "{} does not say which repository it was made from, so it cannot be mended from there. `fastar repair {} --from FOLDER` mends it \
-             from the checkpoint.",
-            order.title,
-            fastar_fst::quoted(&path)
+            "{} is damaged. {remedy}",
+            order.title
         )));
     };
     tell(Report {

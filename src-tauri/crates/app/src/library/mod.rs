@@ -115,6 +115,7 @@ pub(crate) fn delete(folder: &Path, file: &str, workshop: &dyn Workshop) -> Resu
         .remove(file)
         .ok_or(Error::ModelNotFound)?;
     let freed = parts.iter().map(|part| bytes(part)).sum();
+    let _alone = alone(&set::path_of(folder, file), file)?;
     let download = download_folder(folder, file);
     let foreign = download.exists() && !parts.contains(&download);
     if !foreign && parts.iter().any(|part| is_unfinished(part)) {
@@ -137,6 +138,42 @@ pub(crate) fn delete(folder: &Path, file: &str, workshop: &dyn Workshop) -> Resu
     // Stays where somebody else's files are in it.
     let _ = fs::remove_dir(set::folder_of(folder, file));
     Ok(freed)
+}
+
+/// Holds the main file of a model alone, if it is there. Whoever has loaded it shares a lock on it, which the kernel takes back when that process
+/// ends, however it ends; where the file system has no locks nobody is known.
+fn alone(path: &Path, name: &str) -> Result<Option<fs::File>> {
+    // What is no file, and a pipe above all, is not opened.
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let Ok(file) = fs::File::open(path) else {
+        return Ok(None);
+    };
+    if !matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)) {
+        return Ok(Some(file));
+    }
+    let name = name.to_owned();
+    Err(match holder(&file) {
+        Some(pid) if pid == std::process::id() => Error::ModelInUse { name },
+        pid => Error::ModelLoadedElsewhere { name, pid },
+    })
+}
+
+/// A process that has a lock on a file, where the system tells. It only makes a message better.
+fn holder(file: &fs::File) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt as _;
+    let inode = file.metadata().ok()?.ino().to_string();
+    // 1: FLOCK  ADVISORY  READ 4711 08:02:131 0 EOF
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, place, ..] = words.as_slice() else {
+            return None;
+        };
+        let is_it = place.rsplit(':').next() == Some(inode.as_str());
+        pid.parse().ok().filter(|pid| is_it && *pid != 0)
+    })
 }
 
 /// The files of a model, without what unfinished work has left: of a set that is just being moved too, whatever of it is still there.

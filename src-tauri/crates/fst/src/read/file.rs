@@ -219,7 +219,7 @@ pub(super) fn check_start<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8; HE
                 name,
                 found,
                 hint: if found > VERSION {
-                    "Update FaStar to open it."
+                    "It needs a newer FaStar: update FaStar."
                 } else {
                     "Convert the original checkpoint with `fastar convert`."
                 },

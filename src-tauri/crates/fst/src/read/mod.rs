@@ -17,6 +17,7 @@ use twox_hash::xxhash3_64::Hasher;
 use crate::error::{Error, Result, shown_path};
 use crate::format::{Entry, HEADER_BYTES, Metadata};
 use crate::layout::{EffortTable, ExpertLayout, Tensor};
+use crate::remedy::Remedy;
 
 use file::is_version_2;
 pub(crate) use file::{Bytes, open};
@@ -118,6 +119,7 @@ impl Container {
                     false => Err(Error::Checksum {
                         name: self.name.clone(),
                         what: "its tokenizer".into(),
+                        remedy: self.remedy(),
                     }),
                 }
             }
@@ -217,6 +219,19 @@ impl Container {
     /// weights and the sidecars). Equal files have equal identities.
     pub fn identity(&self) -> u64 {
         self.identity
+    }
+
+    /// What helps where a checksum does not match.
+    pub fn remedy(&self) -> Remedy {
+        self.records.remedy
+    }
+
+    /// Keeps other FaStars from deleting or rewriting the file for as long as this container is there, however the process ends. Where the file
+    /// system has no locks, nothing does.
+    pub fn hold(&self) {
+        if let Some(Err(error)) = self.file().map(std::fs::File::try_lock_shared) {
+            tracing::debug!(%error, "the model file is not held");
+        }
     }
 
     /// Version of the format.

@@ -15,6 +15,7 @@ use crate::format::{
     Entry, HEADER_BYTES, Header, Metadata, Source, VERSION, decode_directory, index_checksum,
 };
 use crate::layout::EffortTable;
+use crate::remedy::Remedy;
 use crate::v2;
 
 /// Most bytes of the index, which is read as a whole: that of DeepSeek V4 Flash has less than one million.
@@ -34,6 +35,7 @@ impl Container {
             bytes: model.layout.bytes,
             experts: model.experts,
             checksums: None,
+            remedy: Remedy::Copy,
             codes: codes(&model.layout),
         };
         Ok(Self {
@@ -136,6 +138,13 @@ impl Container {
                 )));
             }
         }
+        let remedy = match (&bytes, &metadata.source) {
+            (Bytes::Static(_), _) => Remedy::Copy,
+            (_, source) if source.repository.is_some() && source.revision.is_some() => {
+                Remedy::Repository
+            }
+            _ => Remedy::Checkpoint,
+        };
         let (sums, _) = part(&map.checksums)?.as_chunks::<8>();
         let records = Records {
             name: name.as_str().into(),
@@ -144,6 +153,7 @@ impl Container {
             bytes: metadata.layout.bytes,
             experts: usize::try_from(header.experts).unwrap_or(usize::MAX),
             checksums: Some(sums.iter().map(|sum| u64::from_le_bytes(*sum)).collect()),
+            remedy,
             codes: codes(&metadata.layout),
         };
         if header.tokenizer_bytes > MOST_TOKENIZER_BYTES {
@@ -161,6 +171,7 @@ impl Container {
                 return Err(Error::Checksum {
                     name,
                     what: "its tokenizer".into(),
+                    remedy,
                 });
             }
         }

@@ -15,6 +15,7 @@ use twox_hash::xxhash3_64::Hasher;
 use super::{Bytes, Container};
 use crate::error::{Error, Result, shown};
 use crate::layout::{Dtype, ExpertLayout};
+use crate::remedy::Remedy;
 
 /// Where the expert records of a container lie, and what their bytes must be.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub struct Records {
     pub(super) experts: usize,
     /// One for each record; version 2 has none.
     pub(super) checksums: Option<Arc<[u64]>>,
+    /// What helps where one does not match.
+    pub(super) remedy: Remedy,
     /// Matrices of FP8 codes in a record, by the checkpoint's names.
     pub(super) codes: Arc<[(&'static str, Range<usize>)]>,
 }
@@ -96,6 +99,7 @@ impl Records {
             return Err(Error::Checksum {
                 name: self.name.to_string(),
                 what: format!("expert {expert} of layer {layer}"),
+                remedy: self.remedy,
             });
         }
         self.codes.iter().try_for_each(|(part, range)| {
@@ -169,6 +173,7 @@ impl Container {
         Err(Error::Checksum {
             name: self.name.clone(),
             what: format!("tensor {}", shown(name)),
+            remedy: self.remedy(),
         })
     }
 }

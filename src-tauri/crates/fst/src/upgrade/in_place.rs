@@ -33,6 +33,7 @@ use crate::format::{
 };
 use crate::layout::ExpertLayout;
 use crate::read::Container;
+use crate::remedy::Remedy;
 
 /// The highest byte of the version: one byte is written or it is not.
 const MARK_AT: u64 = 7;
@@ -109,7 +110,7 @@ fn writable(path: &Path) -> Result<File> {
     // Where the file system has no locks there is none.
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
         return Err(problem(format!(
-            "{} is being upgraded by another program.",
+            "{} is in use: another program upgrades it, or has it loaded. Try again once that has ended.",
             shown_path(path)
         )));
     }
@@ -330,6 +331,8 @@ fn same(path: &Path, sum: u64, expected: u64, what: impl FnOnce() -> String) -> 
     Err(Error::Checksum {
         name: shown_path(path),
         what: what(),
+        // Half upgraded it is no container that could be mended.
+        remedy: Remedy::Copy,
     })
 }
 
