@@ -222,7 +222,7 @@ fn verify_promises_no_repair_that_would_be_refused() {
         fs::write(&model, &bad).unwrap();
         let error = run(&["verify", "--full", text(&model)]).err;
         assert!(
-            error.contains("has 1 damaged part, and does not say which repository"),
+            error.contains("has 1 damaged part. It does not say which repository"),
             "{error}"
         );
         assert!(
@@ -233,6 +233,22 @@ fn verify_promises_no_repair_that_would_be_refused() {
             error.contains("download or convert the model again"),
             "{error}"
         );
+        // Who runs it is told the same.
+        let met = run(&[
+            "run",
+            "--prompt",
+            "hi",
+            "--tokens",
+            "3",
+            "--model",
+            text(&model),
+        ]);
+        if met.code != Some(0) {
+            assert!(
+                met.err.contains(&format!("`{repair} --from FOLDER`")),
+                "{met:?}"
+            );
+        }
         let error = refused(&["repair", text(&model)]);
         assert!(
             error.contains("does not say which repository") && error.contains(&repair),

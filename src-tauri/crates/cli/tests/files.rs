@@ -172,7 +172,12 @@ fn every_command_says_in_one_sentence_why_a_model_cannot_be_used() {
         // Nothing else in these bytes is of version 2.
         (version(2), "is damaged"),
         (version(0x8000_0002), "was interrupted; run `fastar upgrade"),
-        (version(4), "version 4"),
+        (
+            version(4),
+            "of version 4. This FaStar reads version 3, and version 2",
+        ),
+        (version(4), "It needs a newer FaStar"),
+        (version(0), "of version 0. This FaStar reads version 3"),
         (good[..good.len() / 2].to_vec(), "is incomplete"),
         (good[..100].to_vec(), "is incomplete"),
         (flipped(200), "checksum of its header and directory"),
@@ -205,7 +210,8 @@ fn every_command_says_in_one_sentence_why_a_model_cannot_be_used() {
     // The last byte of the file is in the last expert, or in the gap after it; the middle of the file is in a tensor.
     fs::write(&bad, flipped(good.len() / 3)).unwrap();
     let error = refused(&["run", "--prompt", "hi", "--model", text(&bad)]);
-    let command = format!("Mend it with `fastar repair {}`.", text(&bad));
+    // It names no repository.
+    let command = format!("`fastar repair {} --from FOLDER` mends it", text(&bad));
     assert!(
         error.contains("checksum of tensor") && error.contains(&command),
         "{error}"
@@ -601,5 +607,65 @@ fn a_small_stack_of_the_first_thread_is_enough() {
             .stdin(std::process::Stdio::null());
         let ended = Ended::from(shell.output().unwrap());
         assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:?}");
+    }
+}
+
+/// How a program ended, and the most memory it had, in bytes.
+#[cfg(target_os = "linux")]
+fn measured(arguments: &[&str]) -> (i32, u64) {
+    let child = fastar(arguments)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is one; both places live while the call writes to them, and nobody else waits for this child.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let pid = libc::pid_t::try_from(child.id()).unwrap();
+        assert_eq!(libc::wait4(pid, &mut status, 0, &mut usage), pid);
+        usage
+    };
+    assert!(libc::WIFEXITED(status));
+    let kilobytes = u64::try_from(usage.ru_maxrss).unwrap();
+    (libc::WEXITSTATUS(status), kilobytes << 10)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_hostile_header_is_refused_before_its_numbers_cost_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = fs::read(converted("demo", folder.path())).unwrap();
+    let bad = folder.path().join("bad.fst");
+    let mut files = vec![b"GGUF".repeat(1000)];
+    // By the table of the header: its numbers from 8 on, as they might be to make a careless reader reserve too much.
+    for at in (8..112).step_by(8) {
+        for value in [
+            0,
+            1,
+            1 << 31,
+            1 << 40,
+            (1 << 63) - 1,
+            u64::MAX - 127,
+            u64::MAX,
+        ] {
+            let mut bytes = good.clone();
+            bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            files.push(bytes);
+        }
+    }
+    for version in [0u32, 4, u32::MAX] {
+        let mut bytes = good.clone();
+        bytes[4..8].copy_from_slice(&version.to_le_bytes());
+        files.push(bytes);
+    }
+    for (number, bytes) in files.iter().enumerate() {
+        if *bytes == good {
+            continue;
+        }
+        fs::write(&bad, bytes).unwrap();
+        let (code, most) = measured(&["run", "--prompt", "hi", "--model", text(&bad)]);
+        assert_eq!(code, 1, "{number}");
+        assert!(most < 100 << 20, "{number}: {most}");
     }
 }

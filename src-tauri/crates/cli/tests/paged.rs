@@ -221,6 +221,15 @@ fn what_was_hot_is_kept_in_the_folder_of_the_app_where_there_is_one() {
         assert_eq!(ask(), answer);
         assert_eq!(fs::read_dir(data.join("hot-experts")).unwrap().count(), 1);
     }
+    // A list that cannot be saved, nor read, harms nothing.
+    let place = data.join("hot-experts");
+    let aside = data.join("aside");
+    fs::rename(&place, &aside).unwrap();
+    fs::write(&place, "not a folder").unwrap();
+    assert_eq!(ask(), answer);
+    assert_eq!(fs::read(&place).unwrap(), b"not a folder");
+    fs::remove_file(&place).unwrap();
+    fs::rename(&aside, &place).unwrap();
     // What any ids need says nothing of what the person asks: the list stays as it is.
     let list = fs::read_dir(data.join("hot-experts"))
         .unwrap()

@@ -191,3 +191,52 @@ fn chats_are_for_who_has_the_printed_address() {
     assert_eq!(open.key, None);
     assert!(post(&open, "").contains(" 200 "));
 }
+
+fn model_state(server: &Server) -> String {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(
+        stream,
+        "POST /api/model_state HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}",
+        server.address
+    )
+    .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+#[test]
+fn a_model_that_another_fastar_has_loaded_is_not_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = common::converted("demo", folder.path());
+    let delete = || {
+        run(&[
+            "models",
+            "--model-dir",
+            text(folder.path()),
+            "--delete",
+            "demo",
+            "--yes",
+        ])
+    };
+    let arguments = ["serve", "--port", "0", "--model", text(&model)];
+    let mut server = serve(&[&arguments[..], &["--no-key"]].concat());
+    // It answers before its model is read.
+    let since = std::time::Instant::now();
+    while !model_state(&server).contains("\"ready\"") {
+        assert!(since.elapsed() < std::time::Duration::from_secs(60));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let refused = delete();
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.err.contains("demo.fst is in use by another FaStar"),
+        "{refused:?}"
+    );
+    assert!(model.exists());
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let deleted = delete();
+    assert_eq!(deleted.code, Some(0), "{deleted:?}");
+    assert!(!model.exists());
+}

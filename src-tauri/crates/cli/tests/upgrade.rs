@@ -86,6 +86,10 @@ fn upgrading_beside_keeps_the_old_files_and_once_is_enough() {
     assert!(text.contains("exact for 2,048 tokens"), "{text}");
     let (good, text) = says(&["upgrade", new]);
     assert!(good && text.contains("version 3 already"), "{text}");
+    let third = folder.path().join("third.fst");
+    let (good, text) = says(&["upgrade", new, "--out", third.to_str().unwrap()]);
+    assert!(!good && text.contains("third.fst was not made"), "{text}");
+    assert!(!third.exists());
     let (good, text) = says(&["upgrade", path, "--out", path]);
     assert!(!good && text.contains("one of the files"), "{text}");
     assert_eq!(names(folder.path()).len(), 6);
