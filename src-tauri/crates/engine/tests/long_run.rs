@@ -1,6 +1,8 @@
 //! A long answer with the fewest experts in memory, in a process of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::time::{Duration, Instant};
+
 use fastar_engine::{Cancel, Engine, Finish, Message, Options, Role, Sampling};
 use fastar_testkit::Chain;
 
@@ -44,6 +46,7 @@ fn a_long_answer_uses_no_more_in_the_end_than_at_the_beginning() {
         text: "go".into(),
     }];
     let (mut tokens, mut seen) = (0, Vec::new());
+    let mut came = Vec::new();
     let answer = engine
         .answer(
             &mut session,
@@ -53,6 +56,7 @@ fn a_long_answer_uses_no_more_in_the_end_than_at_the_beginning() {
             &mut |event| {
                 if let fastar_engine::Event::Text(_) = event {
                     tokens += 1;
+                    came.push(Instant::now());
                     if tokens == 1000 || tokens == 4990 {
                         seen.push((process(), engine.statistics().unwrap()));
                     }
@@ -74,6 +78,18 @@ fn a_long_answer_uses_no_more_in_the_end_than_at_the_beginning() {
         // What attention remembers grows: three layers, a few hundred bytes for each token.
         assert!(*kib_late < kib + 4 * 1024, "{kib} KiB became {kib_late}");
     }
+    // Time for a token grows as attention does, which is little here. A token takes far less than the system lets any other program run for, so that
+    // whatever else runs the middle one is not among those that were held up.
+    let median = |tokens: std::ops::Range<usize>| -> Duration {
+        let mut times: Vec<_> = came[tokens].windows(2).map(|w| w[1] - w[0]).collect();
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    let (early_median, late_median) = (median(500..1000), median(4500..came.len()));
+    assert!(
+        late_median <= 3 * early_median,
+        "{late_median:?} after {early_median:?}"
+    );
     // Each token asks for two experts in each of three layers, and no more is read for the last tokens than for the first.
     let per_token = |a: &fastar_engine::Statistics, b: &fastar_engine::Statistics| {
         let asked = |s: &fastar_engine::Statistics| s.hits + s.misses + s.late;
