@@ -36,7 +36,7 @@ fn of(root: &Path, processors: &Processors, data: &Path, models: &Path) -> Hardw
         quota: processors.quota,
         threads: count(processors.threads()),
         memory_bytes: machine::memory(),
-        available_bytes: fastar_engine::plan::available(root),
+        available_bytes: fastar_engine::plan::available(root).map(|now| now.bytes),
         data: disk(data),
         models: disk(models),
         npu: has_npu(root),

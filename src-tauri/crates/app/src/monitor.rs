@@ -123,7 +123,7 @@ fn map(pages: &[PageView], experts: usize) -> Vec<String> {
 fn process(root: &Path) -> Process {
     Process {
         resident_bytes: fastar_probe::machine::resident_bytes(),
-        available_bytes: fastar_engine::plan::available(root),
+        available_bytes: fastar_engine::plan::available(root).map(|now| now.bytes),
         cpu_ms: processor_time(),
         processors: u32::try_from(fastar_kernels::processors::Processors::find().allowed)
             .unwrap_or(u32::MAX),

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use fastar_api::{ApiError, CatalogueEntry, Hardware, MachinePlan, SpeedEstimate};
-use fastar_engine::plan::{self, Need};
+use fastar_engine::plan::{self, Available, Bound, Need};
 use fastar_probe::{Memory, Threads, direct, machine, median};
 
 use crate::error::{Error, Result, lock};
@@ -70,7 +70,8 @@ impl App {
             Some(Err(problem)) => (None, Some(problem)),
             None => (None, None),
         };
-        prospect(self.hardware(), &recommended(), rates, problem)
+        let bound = plan::available(Path::new("/")).map_or(Bound::Machine, |now| now.bound);
+        prospect(self.hardware(), bound, &recommended(), rates, problem)
     }
 
     /// Measures memory and disk for a moment, once unless `again`, and says what this computer would do with the recommended model. A file
@@ -100,6 +101,7 @@ fn dense(entry: &CatalogueEntry) -> u64 {
 
 fn prospect(
     hardware: Hardware,
+    bound: Bound,
     entry: &CatalogueEntry,
     rates: Option<Rates>,
     not_measured: Option<String>,
@@ -115,8 +117,11 @@ fn prospect(
         experts: usize::try_from(EXPERTS).unwrap_or(usize::MAX),
         fewest: usize::try_from(TAKEN).unwrap_or(usize::MAX),
     };
-    let refusal = plan::refusal(hardware.available_bytes, &need);
-    let plan = plan::plan(hardware.available_bytes, &need, None);
+    let available = hardware
+        .available_bytes
+        .map(|bytes| Available { bytes, bound });
+    let refusal = plan::refusal(available, &need);
+    let plan = plan::plan(available, &need, None);
     let share = plan.slots as f64 / EXPERTS as f64;
     MachinePlan {
         measured_at: rates.map(|rates| rates.at),
@@ -257,7 +262,13 @@ mod tests {
     }
 
     fn of(available: Option<u64>, free: Option<u64>, rates: Option<Rates>) -> MachinePlan {
-        prospect(computer(available, free), &recommended(), rates, None)
+        prospect(
+            computer(available, free),
+            Bound::Machine,
+            &recommended(),
+            rates,
+            None,
+        )
     }
 
     #[test]

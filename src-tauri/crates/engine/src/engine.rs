@@ -15,7 +15,7 @@ use crate::chat::ChatTokenizer;
 use crate::load::{load, recording};
 use crate::model::{Activity, Model};
 use crate::pager::{PageView, Pager, READERS, Statistics, hot};
-use crate::plan::{self, Measured, Need, Plan, Preview};
+use crate::plan::{self, Available, Measured, Need, Plan, Preview};
 use crate::{Error, Result, Session};
 
 /// The list of hot experts is written so often at most while the model is in use.
@@ -216,7 +216,10 @@ impl Engine {
         let statistics = pager.statistics();
         // What it holds now is free before it is loaded again.
         let held = need.dense + statistics.filled * need.slot;
-        let available = plan::available(Path::new("/")).map(|bytes| bytes.saturating_add(held));
+        let available = plan::available(Path::new("/")).map(|now| Available {
+            bytes: now.bytes.saturating_add(held),
+            ..now
+        });
         let plan = plan::plan(available, need, cache_bytes);
         let activity = self.activity();
         let alone = &statistics.alone;

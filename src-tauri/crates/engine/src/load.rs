@@ -71,7 +71,7 @@ pub fn load(
         };
         return Ok((model, memory, None));
     };
-    let room = available.map(|bytes| bytes.saturating_sub(dense_bytes));
+    let room = available.map(|now| now.bytes.saturating_sub(dense_bytes));
     let need = Need {
         dense: dense_bytes,
         conversations: model.conversation_bytes(),

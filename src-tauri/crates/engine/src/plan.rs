@@ -13,33 +13,80 @@ use fastar_kernels::control_groups;
 /// Above this a limit means "none": version 1 of control groups says so with the largest multiple of a page.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Bytes this process may still use: what the system has available, what every control group above it leaves, and the addresses it may still
+/// Memory this process may still use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Available {
+    /// How much.
+    pub bytes: u64,
+    /// Why not more.
+    pub bound: Bound,
+}
+
+/// What sets how much memory a process may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The computer has no more that is free.
+    Machine,
+    /// A limit on its addresses, in bytes.
+    Addresses(u64),
+    /// A control group.
+    Group {
+        /// Bytes it may use in all.
+        most: u64,
+        /// The file that says so.
+        file: &'static str,
+    },
+}
+
+impl Bound {
+    /// What to do where that is too little, a sentence.
+    fn remedy(self, machine: &str) -> String {
+        match self {
+            Self::Machine => format!("{machine}."),
+            Self::Addresses(most) => format!(
+                "The limit on the addresses of this program is {}: raise it (`ulimit -v unlimited`) and start FaStar again.",
+                size(most)
+            ),
+            Self::Group { most, file } => format!(
+                "The control group of this program may use {}: raise that limit ({file}) and start FaStar again.",
+                size(most)
+            ),
+        }
+    }
+}
+
+/// What this process may still use: what the system has available, what every control group above it leaves, and the addresses it may still
 /// have. None where nothing can be found out.
 ///
 /// `root` is `/`; tests put a tree of files in its place.
-pub fn available(root: &Path) -> Option<u64> {
+pub fn available(root: &Path) -> Option<Available> {
     let text = |path: &str| fs::read_to_string(root.join(path)).ok();
     let machine = text("proc/meminfo").and_then(|meminfo| {
         let kib: u64 = field(&meminfo, "MemAvailable:")?;
-        kib.checked_mul(1024)
+        Some(Available {
+            bytes: kib.checked_mul(1024)?,
+            bound: Bound::Machine,
+        })
     });
     let addresses = text("proc/self/limits").and_then(|limits| {
         let used = field(&text("proc/self/status")?, "VmSize:")?.checked_mul(1024)?;
-        Some(
-            addresses(&limits)?
-                .saturating_sub(used)
-                .saturating_sub(BESIDE),
-        )
-    });
-    control_groups::of_this_process(root, "memory")
-        .iter()
-        .filter_map(|group| {
-            let files = if group.is_v2 { &VERSION_2 } else { &VERSION_1 };
-            files.left(&group.folder)
+        let most = addresses(&limits)?;
+        Some(Available {
+            bytes: most.saturating_sub(used).saturating_sub(BESIDE),
+            bound: Bound::Addresses(most),
         })
-        .chain(machine)
+    });
+    let own = control_groups::of_this_process(root, "memory");
+    let groups = own.iter().filter_map(|group| {
+        let files = if group.is_v2 { &VERSION_2 } else { &VERSION_1 };
+        files.left(&group.folder)
+    });
+    // Of equal ones the computer: there is no use in raising a limit.
+    machine
+        .into_iter()
+        .chain(groups)
         .chain(addresses)
-        .min()
+        .min_by_key(|available| available.bytes)
 }
 
 /// Addresses that are left to stacks of threads and to what the allocator reserves for each of them.
@@ -76,11 +123,11 @@ const VERSION_2: Files = Files {
 
 impl Files {
     /// What a group leaves; none if it sets no limit.
-    fn left(&self, group: &Path) -> Option<u64> {
+    fn left(&self, group: &Path) -> Option<Available> {
         let text = |name: &str| fs::read_to_string(group.join(name)).ok();
-        let limit = |name: &&str| text(name)?.trim().parse::<u64>().ok();
         // "max" is no number.
-        let limit = self.limits.iter().filter_map(limit).min()?;
+        let limit = |name: &&'static str| Some((text(name)?.trim().parse().ok()?, *name));
+        let (limit, file): (u64, _) = self.limits.iter().filter_map(limit).min()?;
         if limit >= NO_LIMIT {
             return None;
         }
@@ -90,7 +137,10 @@ impl Files {
         let reclaimable = text("memory.stat")
             .and_then(|stat| field(&stat, self.reclaimable))
             .unwrap_or(0);
-        Some(limit.saturating_sub(usage.saturating_sub(reclaimable)))
+        Some(Available {
+            bytes: limit.saturating_sub(usage.saturating_sub(reclaimable)),
+            bound: Bound::Group { most: limit, file },
+        })
     }
 }
 
@@ -162,7 +212,9 @@ const SHORTEST: usize = 128;
 const LONGEST: usize = 1024;
 
 /// How many experts are kept in memory. `asked` is a hard cap, but for the fewest that work.
-pub fn plan(available: Option<u64>, need: &Need, asked: Option<u64>) -> Plan {
+pub fn plan(available: Option<Available>, need: &Need, asked: Option<u64>) -> Plan {
+    let bound = available.map_or(Bound::Machine, |available| available.bound);
+    let available = available.map(|available| available.bytes);
     let slot = need.slot.max(1);
     let others = need.dense + need.conversations + need.work;
     // Where nothing is known, everything is allowed: the person can ask for less.
@@ -187,15 +239,17 @@ pub fn plan(available: Option<u64>, need: &Need, asked: Option<u64>) -> Plan {
         );
         Some(if least > have {
             format!(
-                "The model needs about {} of memory in all and {} are available, so {smallest}, and it may end early. Close other programs.",
+                "The model needs about {} of memory in all and {} are available, so {smallest}, and it may end early. {}",
                 size(least),
-                size(have)
+                size(have),
+                bound.remedy("Close other programs")
             )
         } else {
             format!(
-                "Of {} of memory that are available, {} are for other things than experts and the rest is left to the system, so {smallest}, and answers will be slow. Close other programs.",
+                "Of {} of memory that are available, {} are for other things than experts and the rest is left to the system, so {smallest}, and answers will be slow. {}",
                 size(have),
-                size(others)
+                size(others),
+                bound.remedy("Close other programs")
             )
         })
     } else if count(wanted) < need.fewest {
@@ -225,16 +279,21 @@ pub fn plan(available: Option<u64>, need: &Need, asked: Option<u64>) -> Plan {
 
 /// Why a model cannot be loaded at all, if what it cannot do without is more than there is. The system would end this program, or others, rather
 /// than refuse the memory.
-pub fn refusal(available: Option<u64>, need: &Need) -> Option<String> {
-    let (available, experts) = (available?, need.fewest as u64 * need.slot);
+pub fn refusal(available: Option<Available>, need: &Need) -> Option<String> {
+    let Available {
+        bytes: available,
+        bound,
+    } = available?;
+    let experts = need.fewest as u64 * need.slot;
     let least = need.dense.saturating_add(experts);
     (least > available).then(|| {
         format!(
-            "This model needs at least {} of memory: {} for weights that every token reads and {} for the experts of one token in one layer. Of that, {} are available. Close other programs, or use a computer with more memory.",
+            "This model needs at least {} of memory: {} for weights that every token reads and {} for the experts of one token in one layer. Of that, {} are available. {}",
             size(least),
             size(need.dense),
             size(experts),
-            size(available)
+            size(available),
+            bound.remedy("Close other programs, or use a computer with more memory")
         )
     })
 }
@@ -350,6 +409,17 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    fn bytes(root: &Path) -> Option<u64> {
+        available(root).map(|available| available.bytes)
+    }
+
+    fn free(mib: u64) -> Option<Available> {
+        Some(Available {
+            bytes: mib * MIB,
+            bound: Bound::Machine,
+        })
+    }
+
     #[test]
     fn chunks_grow_with_the_experts_and_shrink_with_the_room() {
         const GIB: u64 = 1 << 30;
@@ -392,13 +462,13 @@ mod tests {
 
     #[test]
     fn without_groups_it_is_what_the_machine_has() {
-        assert_eq!(available(tree(&[MEMINFO]).path()), Some(4096 * MIB));
-        assert_eq!(available(tree(&[]).path()), None);
+        assert_eq!(bytes(tree(&[MEMINFO]).path()), Some(4096 * MIB));
+        assert_eq!(bytes(tree(&[]).path()), None);
         let broken = tree(&[
             ("proc/meminfo", "MemAvailable: lots\n"),
             ("proc/self/cgroup", "\n0\n0::\n"),
         ]);
-        assert_eq!(available(broken.path()), None);
+        assert_eq!(bytes(broken.path()), None);
     }
 
     #[test]
@@ -411,7 +481,7 @@ mod tests {
             );
             let status = ("proc/self/status", "Name:\tx\nVmSize:\t  524288 kB\n");
             let files = [MEMINFO, status, ("proc/self/limits", &limits)];
-            available(tree(&files).path())
+            bytes(tree(&files).path())
         };
         assert_eq!(with("unlimited"), Some(4096 * MIB));
         assert_eq!(with("2147483648"), Some((2048 - 512 - 256) * MIB));
@@ -448,13 +518,13 @@ mod tests {
         ];
         let root = tree(&files);
         // 512 MiB, of which 200 are in use and 100 of those can be dropped.
-        assert_eq!(available(root.path()), Some(412 * MIB));
+        assert_eq!(bytes(root.path()), Some(412 * MIB));
         fs::write(root.path().join(group).join("inner/memory.max"), "1048576").unwrap();
-        assert_eq!(available(root.path()), Some(MIB));
+        assert_eq!(bytes(root.path()), Some(MIB));
         // More than the machine has.
         fs::write(root.path().join(group).join("inner/memory.max"), "max").unwrap();
         fs::write(root.path().join(group).join("memory.max"), "99999999999999").unwrap();
-        assert_eq!(available(root.path()), Some(4096 * MIB));
+        assert_eq!(bytes(root.path()), Some(4096 * MIB));
         // Where the group is slowed down counts as where it ends, in any group above as well.
         for (at, high, left) in [
             (group, "314572800\n", 200),
@@ -464,7 +534,7 @@ mod tests {
             (group, "0\n", 0),
         ] {
             fs::write(root.path().join(at).join("memory.high"), high).unwrap();
-            assert_eq!(available(root.path()), Some(left * MIB), "{at}: {high}");
+            assert_eq!(bytes(root.path()), Some(left * MIB), "{at}: {high}");
         }
     }
 
@@ -483,21 +553,21 @@ mod tests {
             (limit, "268435456\n"),
             (usage, "1048576\n"),
         ]);
-        assert_eq!(available(root.path()), Some(255 * MIB));
+        assert_eq!(bytes(root.path()), Some(255 * MIB));
         // The largest number means none.
         fs::write(root.path().join(limit), "9223372036854771712\n").unwrap();
-        assert_eq!(available(root.path()), Some(4096 * MIB));
+        assert_eq!(bytes(root.path()), Some(4096 * MIB));
         // The parent, and the root of the mount for a container whose path is that of the host.
         let above = "sys/fs/cgroup/memory/docker/memory.limit_in_bytes";
         fs::write(root.path().join(above), "134217728\n").unwrap();
-        assert_eq!(available(root.path()), Some(128 * MIB));
+        assert_eq!(bytes(root.path()), Some(128 * MIB));
         let inside = tree(&[
             MEMINFO,
             MOUNTS,
             own,
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864"),
         ]);
-        assert_eq!(available(inside.path()), Some(64 * MIB));
+        assert_eq!(bytes(inside.path()), Some(64 * MIB));
         // Version 2 beside version 1.
         let both = tree(&[
             MEMINFO,
@@ -505,19 +575,90 @@ mod tests {
             own,
             ("sys/fs/cgroup/unified/elsewhere/memory.max", "33554432"),
         ]);
-        assert_eq!(available(both.path()), Some(32 * MIB));
+        assert_eq!(bytes(both.path()), Some(32 * MIB));
     }
 
     #[test]
     fn what_can_never_fit_is_refused_with_the_numbers() {
         // 1000 MiB of weights and 6 experts of 10.
-        let at = |mib: u64| refusal(Some(mib * MIB), &NEED);
+        let at = |mib: u64| refusal(free(mib), &NEED);
         assert_eq!(at(1060), None);
         let told = at(1059).unwrap();
         for number in ["1.1 GB", "1.0 GB", "62.9 MB"] {
             assert!(told.contains(number), "{number}: {told}");
         }
         assert_eq!(refusal(None, &NEED), None);
+    }
+
+    #[test]
+    fn what_sets_the_bound_is_what_a_person_is_told_to_change() {
+        let limits = "Max address space         1433600000           unlimited            bytes\n";
+        let status = "Name:\tx\nVmSize:\t  524288 kB\n";
+        let group = "sys/fs/cgroup/app";
+        let root = tree(&[
+            MEMINFO,
+            MOUNTS,
+            ("proc/self/cgroup", "0::/app\n"),
+            ("proc/self/limits", limits),
+            ("proc/self/status", status),
+            ("sys/fs/cgroup/app/memory.max", "max"),
+        ]);
+        let told = || {
+            let bound = available(root.path());
+            // The same of what cannot be loaded, and of what can be loaded with fewest experts only.
+            let small = Need {
+                dense: 0,
+                slot: MIB,
+                fewest: 1,
+                ..NEED
+            };
+            let refused = refusal(
+                bound,
+                &Need {
+                    dense: 1 << 40,
+                    ..NEED
+                },
+            )
+            .unwrap();
+            let most = bound.unwrap().bytes;
+            let notes = [most, most - most / 20].map(|work| {
+                plan(
+                    bound,
+                    &Need {
+                        work,
+                        conversations: 0,
+                        ..small
+                    },
+                    None,
+                )
+                .note
+                .unwrap()
+            });
+            [refused, notes[0].clone(), notes[1].clone()]
+        };
+        for sentence in told() {
+            assert!(
+                sentence.ends_with(
+                    " The limit on the addresses of this program is 1.4 GB: raise it (`ulimit -v unlimited`) and start FaStar again."
+                ),
+                "{sentence}"
+            );
+            assert!(!sentence.contains("other programs"), "{sentence}");
+        }
+        for file in ["memory.max", "memory.high"] {
+            fs::write(root.path().join(group).join(file), "500000000\n").unwrap();
+            for sentence in told() {
+                let end = format!(
+                    " The control group of this program may use 500 MB: raise that limit ({file}) and start FaStar again."
+                );
+                assert!(sentence.ends_with(&end), "{sentence}");
+            }
+            fs::write(root.path().join(group).join(file), "max\n").unwrap();
+        }
+        fs::write(root.path().join("proc/self/limits"), "").unwrap();
+        for sentence in told() {
+            assert!(sentence.contains(" Close other programs"), "{sentence}");
+        }
     }
 
     const NEED: Need = Need {
@@ -530,7 +671,7 @@ mod tests {
     };
 
     fn planned(available_mib: u64, asked: Option<u64>) -> Plan {
-        plan(Some(available_mib * MIB), &NEED, asked)
+        plan(free(available_mib), &NEED, asked)
     }
 
     #[test]
@@ -628,7 +769,7 @@ mod tests {
     #[test]
     fn this_machine_says_something() {
         if cfg!(target_os = "linux") {
-            assert!(available(Path::new("/")).unwrap() > 0);
+            assert!(bytes(Path::new("/")).unwrap() > 0);
         }
     }
 }
