@@ -53,6 +53,7 @@ pub use library::{FoundModel, free_bytes};
 pub use links::MAX_LINK_BYTES;
 pub use logs::layer as log_layer;
 pub use preferences::Preferences;
+pub use settings::sampling::GivenSampling;
 
 use chats::Chats;
 use data::DataFolder;
@@ -78,8 +79,8 @@ pub struct Options {
     pub data_folder: Option<PathBuf>,
     /// A model file for this run only, instead of the remembered one.
     pub model: Option<PathBuf>,
-    /// Temperature of answers, for this run; what the settings say when none. 0 makes them repeatable.
-    pub temperature: Option<f32>,
+    /// How words are chosen, for this run.
+    pub sampling: GivenSampling,
     /// Loads models.
     pub loader: inference::Loader,
     /// Hears what a person at a terminal should know of a model that has been loaded, a sentence at a time.
@@ -117,7 +118,10 @@ impl Options {
             face,
             data_folder: path("FASTAR_DATA_DIR"),
             model: path("FASTAR_MODEL"),
-            temperature,
+            sampling: GivenSampling {
+                temperature,
+                ..GivenSampling::default()
+            },
             loader: Arc::new(inference::load),
             told: None,
             cache_bytes: None,
@@ -231,7 +235,7 @@ impl App {
         let model = absolute(options.model)?;
         let given = Given {
             cache_bytes: options.cache_bytes,
-            temperature: options.temperature,
+            sampling: options.sampling,
             model: model.clone(),
         };
         let models_folder = absolute(options.models_folder)?;
@@ -276,8 +280,8 @@ impl App {
             Sessions::open(data.path()),
             sentinel.clone(),
             {
-                let (settings, temperature) = (Arc::clone(&settings), options.temperature);
-                Box::new(move || lock(&settings).sampling(temperature))
+                let settings = Arc::clone(&settings);
+                Box::new(move || lock(&settings).sampling(&options.sampling))
             },
         )?;
         let title = |id: &str| chats.title(id);

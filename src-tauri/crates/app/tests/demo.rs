@@ -24,7 +24,7 @@ fn the_demo_answers_as_the_reference_does_and_reuses_the_first_turn() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = Script::new().options(folder.path());
     options.loader = std::sync::Arc::new(inference::load);
-    options.temperature = Some(0.0);
+    options.sampling.temperature = Some(0.0);
     let app = App::open(options).unwrap();
     let ModelState::Ready { model } = loaded(&app) else {
         panic!("{:?}", app.model_state());
@@ -63,7 +63,7 @@ fn a_chat_opened_after_a_restart_goes_on_without_reading_its_conversation_again(
     let open = || {
         let mut options = Script::new().options(folder.path());
         options.loader = std::sync::Arc::new(inference::load);
-        options.temperature = Some(0.0);
+        options.sampling.temperature = Some(0.0);
         let app = App::open(options).unwrap();
         loaded(&app);
         app

@@ -94,7 +94,12 @@ fn sampling_counts_from_the_next_message_on_and_what_was_given_for_a_run_comes_b
     drop(app);
 
     let mut options = script.options(folder.path());
-    options.temperature = Some(0.7);
+    options.sampling = fastar_app::GivenSampling {
+        temperature: Some(0.7),
+        top_p: Some(0.3),
+        seed: Some(5),
+        max_tokens: Some(9),
+    };
     options.cache_bytes = Some(8_000_000_000);
     options.models_folder = Some(folder.path().join("big"));
     let app = App::open(options).unwrap();
@@ -104,6 +109,13 @@ fn sampling_counts_from_the_next_message_on_and_what_was_given_for_a_run_comes_b
         (temperature.given, temperature.value),
         (json!(0.7), json!(0.25))
     );
+    for (key, expected) in [
+        ("top_p", json!(0.3)),
+        ("seed", json!(5)),
+        ("max_tokens", json!(9)),
+    ] {
+        assert_eq!(get(&app, key).given, expected, "{key}");
+    }
     let cache = get(&app, "expert_cache_bytes");
     assert_eq!(
         (cache.given, cache.value),
@@ -116,6 +128,7 @@ fn sampling_counts_from_the_next_message_on_and_what_was_given_for_a_run_comes_b
     script.step(Step::End);
     hear(&mut listener);
     assert_eq!(script.asked()[1].temperature, 0.7);
+    assert_eq!(script.asked()[1].seed, 5);
 }
 
 #[test]
@@ -165,7 +178,10 @@ fn paged(folder: &Path) -> App {
         face: Face::Web,
         data_folder: Some(folder.join("data")),
         model: Some(model),
-        temperature: Some(0.0),
+        sampling: fastar_app::GivenSampling {
+            temperature: Some(0.0),
+            ..fastar_app::GivenSampling::default()
+        },
         loader: std::sync::Arc::new(fastar_app::inference::load),
         told: None,
         cache_bytes: None,

@@ -878,7 +878,7 @@ fn whatever_is_edited_regenerated_or_walked_to_every_answer_is_that_of_a_cold_ru
     let folder = folder();
     let mut options = Script::new().options(folder.path());
     options.loader = Arc::new(load);
-    options.temperature = Some(0.0);
+    options.sampling.temperature = Some(0.0);
     let app = App::open(options).unwrap();
     loaded(&app);
     let model = load(&Source::Demo, &fastar_engine::Options::default()).unwrap();

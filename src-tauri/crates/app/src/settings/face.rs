@@ -8,9 +8,10 @@ use serde_json::Value;
 use super::Settings;
 use super::registry::{
     ALL, CONTEXT, DOWNLOAD_ENDPOINT, DOWNLOAD_LIMIT, DOWNLOAD_PROXY, EXACT, EXPERT_CACHE, Kind,
-    LOG_LEVEL, MODEL, MODELS_FOLDER, NOTIFICATIONS, READ_AHEAD, Setting, TEMPERATURE, THREADS,
-    find,
+    LOG_LEVEL, MAX_TOKENS, MODEL, MODELS_FOLDER, NOTIFICATIONS, READ_AHEAD, SEED, Setting,
+    TEMPERATURE, THREADS, TOP_P, find,
 };
+use super::sampling::GivenSampling;
 use crate::error::{Error, Result, lock};
 use crate::models::Wish;
 use crate::{App, downloads, logs};
@@ -180,13 +181,18 @@ impl App {
     fn given(&self, setting: &Setting) -> Value {
         let given = &self.0.given;
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        // As it was written: 0.7 is not 0.699999988.
+        let decimal = |number: Option<f32>| {
+            number
+                .and_then(|n| n.to_string().parse::<f64>().ok())
+                .into()
+        };
         match setting.key {
             key if key == EXPERT_CACHE.key => given.cache_bytes.into(),
-            // As it was written: 0.7 is not 0.699999988.
-            key if key == TEMPERATURE.key => given
-                .temperature
-                .and_then(|t| t.to_string().parse::<f64>().ok())
-                .into(),
+            key if key == TEMPERATURE.key => decimal(given.sampling.temperature),
+            key if key == TOP_P.key => decimal(given.sampling.top_p),
+            key if key == SEED.key => given.sampling.seed.into(),
+            key if key == MAX_TOKENS.key => given.sampling.max_tokens.into(),
             // Until another one is chosen.
             key if key == MODEL.key => path(&given.model)
                 .filter(|_| self.0.models.wanted() == given.model)
@@ -223,7 +229,7 @@ impl App {
 /// What was given for this run and comes before the settings.
 pub(crate) struct Given {
     pub(crate) cache_bytes: Option<u64>,
-    pub(crate) temperature: Option<f32>,
+    pub(crate) sampling: GivenSampling,
     pub(crate) model: Option<PathBuf>,
 }
 

@@ -8,21 +8,37 @@ use super::registry::{
     TOP_K, TOP_P,
 };
 
+/// What was given for this run and comes before the settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GivenSampling {
+    /// 0 makes answers repeatable.
+    pub temperature: Option<f32>,
+    /// Probability that the likeliest tokens, which are kept, have together.
+    pub top_p: Option<f32>,
+    /// Beginning of the random numbers.
+    pub seed: Option<u64>,
+    /// Most tokens of an answer.
+    pub max_tokens: Option<usize>,
+}
+
 impl Settings {
-    /// What the settings say; a temperature that was given for this run comes before.
-    pub(crate) fn sampling(&self, temperature: Option<f32>) -> Sampling {
+    /// What the settings say where nothing else was given.
+    pub(crate) fn sampling(&self, given: &GivenSampling) -> Sampling {
         let decimal = |setting| self.decimal(setting) as f32;
         let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         Sampling {
-            temperature: temperature.unwrap_or_else(|| decimal(&TEMPERATURE)),
-            top_p: decimal(&TOP_P),
+            temperature: given.temperature.unwrap_or_else(|| decimal(&TEMPERATURE)),
+            top_p: given.top_p.unwrap_or_else(|| decimal(&TOP_P)),
             top_k: whole(self.number(&TOP_K).unwrap_or(0)),
             min_p: decimal(&MIN_P),
             repetition_penalty: decimal(&REPETITION_PENALTY),
             presence_penalty: decimal(&PRESENCE_PENALTY),
             frequency_penalty: decimal(&FREQUENCY_PENALTY),
-            max_tokens: self.number(&MAX_TOKENS).map(whole),
-            seed: self.number(&SEED).unwrap_or_else(random_seed),
+            max_tokens: given.max_tokens.or(self.number(&MAX_TOKENS).map(whole)),
+            seed: given
+                .seed
+                .or(self.number(&SEED))
+                .unwrap_or_else(random_seed),
             ..Sampling::default()
         }
     }
@@ -50,11 +66,11 @@ mod tests {
         };
         let of = |settings: &Settings| Sampling {
             seed: 0,
-            ..settings.sampling(None)
+            ..settings.sampling(&GivenSampling::default())
         };
         assert_eq!(of(&settings), expected);
-        assert_ne!(settings.sampling(None).seed, settings.sampling(None).seed);
-        assert_eq!(settings.sampling(Some(0.0)).temperature, 0.0);
+        let none = GivenSampling::default();
+        assert_ne!(settings.sampling(&none).seed, settings.sampling(&none).seed);
 
         let set = |settings: &mut Settings, key: &str, value: serde_json::Value| {
             let setting = crate::settings::registry::find(key).unwrap();
@@ -65,12 +81,27 @@ mod tests {
         set(&mut settings, "seed", 7.into());
         set(&mut settings, "max_tokens", 100.into());
         set(&mut settings, "presence_penalty", 2.into());
-        let sampling = settings.sampling(None);
+        let sampling = settings.sampling(&none);
         assert_eq!(sampling.temperature, 1.5);
         assert_eq!(sampling.top_k, 40);
         assert_eq!(sampling.seed, 7);
         assert_eq!(sampling.max_tokens, Some(100));
         assert_eq!(sampling.presence_penalty, 2.0);
+
+        let given = GivenSampling {
+            temperature: Some(0.0),
+            top_p: Some(0.5),
+            seed: Some(8),
+            max_tokens: Some(3),
+        };
+        let first = Sampling {
+            temperature: 0.0,
+            top_p: 0.5,
+            seed: 8,
+            max_tokens: Some(3),
+            ..sampling
+        };
+        assert_eq!(settings.sampling(&given), first);
 
         // The ends of every range are values that the engine takes.
         for setting in ALL {
@@ -81,7 +112,7 @@ mod tests {
             };
             for end in ends {
                 set(&mut settings, setting.key, end);
-                settings.sampling(None).check().unwrap();
+                settings.sampling(&none).check().unwrap();
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fastar_api::{Face, GenerationEvent, Message, ModelState};
 use fastar_app::inference::{Model, Source, Timeline};
-use fastar_app::{App, Listener, Options};
+use fastar_app::{App, GivenSampling, Listener, Options};
 use fastar_engine::{
     Answer, Cancel, Conversation, Event, Finish, ModelFacts, Sampling, Thinking, Turn,
 };
@@ -101,7 +101,7 @@ impl Script {
             face: Face::Web,
             data_folder: Some(folder.to_path_buf()),
             model: None,
-            temperature: None,
+            sampling: GivenSampling::default(),
             models_folder: None,
             told: None,
             cache_bytes: None,
