@@ -1,4 +1,4 @@
-//! Random weights with every mechanism of V4 in them: sliding, indexed and plain layers, hash and score routing, eight experts.
+//! Random weights with every mechanism of V4 in them: sliding, indexed and plain layers, hash and score routing.
 
 use serde_json::json;
 
@@ -18,6 +18,12 @@ pub struct Tiny {
     pub context: usize,
     /// First layers that choose their experts by a table of token ids.
     pub hash_layers: usize,
+    /// Experts in each layer, of which a token takes two.
+    pub experts: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Width of an expert.
+    pub intermediate: usize,
 }
 
 impl Default for Tiny {
@@ -29,6 +35,9 @@ impl Default for Tiny {
             topk: 5,
             context: 4096,
             hash_layers: 1,
+            experts: 8,
+            hidden: 64,
+            intermediate: 32,
         }
     }
 }
@@ -39,13 +48,13 @@ pub fn tiny(options: &Tiny) -> Checkpoint {
     let mut checkpoint = Checkpoint {
         config: json!({
             "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "vocab_size": vocabulary.len(),
-            "hidden_size": 64, "num_hidden_layers": options.ratios.len(), "num_attention_heads": 4, "num_key_value_heads": 1,
+            "hidden_size": options.hidden, "num_hidden_layers": options.ratios.len(), "num_attention_heads": 4, "num_key_value_heads": 1,
             "head_dim": 48, "qk_rope_head_dim": 16, "q_lora_rank": 32, "o_groups": 2, "o_lora_rank": 32,
             "sliding_window": options.window, "compress_ratios": options.ratios, "rope_theta": 10000.0,
             "compress_rope_theta": 160000.0,
             "rope_scaling": {"type": "yarn", "factor": 16, "original_max_position_embeddings": 64, "beta_fast": 32, "beta_slow": 1},
             "max_position_embeddings": options.context, "index_n_heads": 8, "index_head_dim": 32, "index_topk": options.topk,
-            "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 32,
+            "n_routed_experts": options.experts, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": options.intermediate,
             "routed_scaling_factor": 1.5, "swiglu_limit": 10.0, "num_hash_layers": options.hash_layers, "hc_mult": 4, "hc_sinkhorn_iters": 20,
             "hc_eps": 1e-6, "rms_norm_eps": 1e-6, "num_nextn_predict_layers": 0, "bos_token_id": 0, "eos_token_id": 1
         }),
