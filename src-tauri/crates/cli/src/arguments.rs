@@ -70,10 +70,10 @@ pub struct ModelOptions {
     #[arg(long, value_name = "FOLDER")]
     pub model_dir: Option<PathBuf>,
     /// Threads to compute on; one for each core when not given
-    #[arg(long, value_name = "N", value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub threads: Option<usize>,
     /// Most memory for experts: 8G, 500MB, 1.5GiB or bytes; what this process may use when not given
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
     pub cache: Option<u64>,
     /// Record which experts every token goes to, for `fastar simulate`
     #[arg(long, value_name = "FILE")]
@@ -84,7 +84,7 @@ pub struct ModelOptions {
 #[derive(Args, Clone, Debug)]
 pub struct SamplingOptions {
     /// Most tokens in an answer
-    #[arg(long, value_name = "N", value_parser = tokens)]
+    #[arg(long, value_name = "N", value_parser = tokens, allow_negative_numbers = true)]
     pub tokens: Option<usize>,
     /// Temperature, from 0 to 10; 0 always takes the likeliest token
     #[arg(long, value_name = "T", value_parser = temperature, default_value_t = DEFAULT_TEMPERATURE, allow_negative_numbers = true)]
@@ -93,6 +93,23 @@ pub struct SamplingOptions {
     #[arg(long = "top_p", alias = "top-p", value_name = "P", value_parser = top_p, default_value_t = DEFAULT_TOP_P, allow_negative_numbers = true)]
     pub top_p: f32,
     /// Same seed, same answer; random when not given
+    #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+}
+
+/// The same where the settings say what is not given.
+#[derive(Args, Clone, Debug)]
+pub struct GivenSampling {
+    /// Most tokens in an answer; what the settings say when not given
+    #[arg(long, value_name = "N", value_parser = tokens, allow_negative_numbers = true)]
+    pub tokens: Option<usize>,
+    /// Temperature of answers, from 0 to 10; what the settings say when not given
+    #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
+    pub temp: Option<f32>,
+    /// Keep the likeliest tokens that together have this probability, from 0.001 to 1; what the settings say when not given
+    #[arg(long = "top_p", alias = "top-p", value_name = "P", value_parser = top_p, allow_negative_numbers = true)]
+    pub top_p: Option<f32>,
+    /// Same seed, same answer; what the settings say when not given
     #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
     pub seed: Option<u64>,
 }
@@ -133,7 +150,7 @@ pub struct RunOptions {
 #[derive(Args, Debug)]
 pub struct ServeOptions {
     /// Port on 127.0.0.1; 0 takes any free one
-    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, allow_negative_numbers = true)]
     pub port: u16,
     /// Model file (.fst), or the name of one that `fastar models` lists; the one used last, or the built-in demo model, when not given
     #[arg(long, value_name = "FILE", conflicts_with = "model_dir")]
@@ -141,11 +158,10 @@ pub struct ServeOptions {
     /// Folder with a single .fst file in it
     #[arg(long, value_name = "FOLDER")]
     pub model_dir: Option<PathBuf>,
-    /// Temperature of answers, from 0 to 10; what the settings say when not given
-    #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
-    pub temp: Option<f32>,
+    #[command(flatten)]
+    pub sampling: GivenSampling,
     /// Most memory for experts: 8G, 500MB, 1.5GiB or bytes; what the settings say, or what this process may use, when not given
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
     pub cache: Option<u64>,
     /// Ask for no key: every account of this computer can then read and change your chats
     #[arg(long)]
@@ -167,7 +183,7 @@ pub struct DownloadOptions {
     #[arg(long)]
     pub with_drafter: bool,
     /// Most bytes a second: 5M, 800k, 1.5G
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = rate, allow_hyphen_values = true)]
     pub limit: Option<u64>,
     /// Do not ask before a new download begins
     #[arg(long)]
@@ -261,13 +277,13 @@ pub struct SimulateOptions {
     /// Trace that `fastar run --trace` recorded; an invented one like DeepSeek V4 Flash when not given
     pub trace: Option<PathBuf>,
     /// Experts that fit, as a number or a part of all (10%); several may be given
-    #[arg(long, value_name = "N|P%", value_parser = slots, num_args = 1.., value_delimiter = ',')]
+    #[arg(long, value_name = "N|P%", value_parser = slots, allow_negative_numbers = true, num_args = 1.., value_delimiter = ',')]
     pub slots: Vec<Slots>,
     /// How the invented trace is: default, or skewed (fewer experts do more)
     #[arg(long, value_name = "KIND", conflicts_with = "trace")]
     pub synthetic: Option<Kind>,
     /// Tokens of the invented trace
-    #[arg(long, value_name = "N", value_parser = traced, conflicts_with = "trace")]
+    #[arg(long, value_name = "N", value_parser = traced, conflicts_with = "trace", allow_negative_numbers = true)]
     pub tokens: Option<usize>,
     /// Keep the trace in this file
     #[arg(long, value_name = "FILE", conflicts_with = "trace")]
@@ -314,10 +330,10 @@ pub struct LogitsOptions {
     #[arg(long, value_name = "OUT.safetensors")]
     pub out: PathBuf,
     /// Continue greedily for so many tokens
-    #[arg(long, value_name = "N", value_parser = decoded)]
+    #[arg(long, value_name = "N", value_parser = decoded, allow_negative_numbers = true)]
     pub decode: Option<usize>,
     /// Feed the ids in pieces of this size
-    #[arg(long, value_name = "N", value_parser = tokens)]
+    #[arg(long, value_name = "N", value_parser = tokens, allow_negative_numbers = true)]
     pub chunk: Option<usize>,
     /// Round as the hosted model does
     #[arg(long)]
@@ -343,7 +359,7 @@ pub struct BenchOptions {
     #[arg(long)]
     pub keep: bool,
     /// Threads to compute on; all cores when not given
-    #[arg(long, value_name = "N", value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub threads: Option<usize>,
     /// Best instruction set to use: baseline, avx2 or avx512
     #[arg(long, value_name = "LEVEL")]
@@ -352,14 +368,14 @@ pub struct BenchOptions {
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub only: Vec<Group>,
     /// Rounds of each measurement; the median is told
-    #[arg(long, value_name = "N", value_parser = times, default_value = "5")]
+    #[arg(long, value_name = "N", value_parser = times, default_value = "5", allow_negative_numbers = true)]
     pub rounds: usize,
     /// Benchmark command of another engine to compare with, by turns: one that prints what llama-bench prints, such as
     /// "llama-bench -m FILE -p 256 -n 24 -r 1 -o json". One that takes longer than 30 minutes is ended
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", value_parser = peer)]
     pub peer: Option<String>,
     /// How many turns
-    #[arg(long, value_name = "N", value_parser = times, default_value = "5", requires = "peer")]
+    #[arg(long, value_name = "N", value_parser = times, default_value = "5", requires = "peer", allow_negative_numbers = true)]
     pub pairs: usize,
     /// As JSON, for programs
     #[arg(long)]
@@ -405,15 +421,15 @@ struct Flat {
     model: Option<PathBuf>,
     #[arg(long, hide = true)]
     model_dir: Option<PathBuf>,
-    #[arg(long, hide = true, value_parser = threads)]
+    #[arg(long, hide = true, value_parser = threads, allow_negative_numbers = true)]
     threads: Option<usize>,
-    #[arg(long, hide = true, value_parser = size)]
+    #[arg(long, hide = true, value_parser = size, allow_hyphen_values = true)]
     cache: Option<u64>,
     #[arg(long, hide = true, allow_hyphen_values = true, conflicts_with_all = ["prompt_file", "interactive", "serve"])]
     prompt: Option<String>,
     #[arg(long, hide = true, conflicts_with_all = ["interactive", "serve"])]
     prompt_file: Option<PathBuf>,
-    #[arg(long, hide = true, value_parser = tokens)]
+    #[arg(long, hide = true, value_parser = tokens, allow_negative_numbers = true)]
     tokens: Option<usize>,
     #[arg(long, hide = true, value_parser = temperature, allow_negative_numbers = true)]
     temp: Option<f32>,
@@ -423,9 +439,9 @@ struct Flat {
     seed: Option<u64>,
     #[arg(long, hide = true, conflicts_with = "serve")]
     interactive: bool,
-    #[arg(long, hide = true, conflicts_with_all = ["threads", "tokens", "top_p", "seed"])]
+    #[arg(long, hide = true, conflicts_with = "threads")]
     serve: bool,
-    #[arg(long, hide = true, requires = "serve")]
+    #[arg(long, hide = true, requires = "serve", allow_negative_numbers = true)]
     port: Option<u16>,
 }
 
@@ -446,7 +462,12 @@ impl Arguments {
                 port: flat.port.unwrap_or(DEFAULT_PORT),
                 model: flat.model,
                 model_dir: flat.model_dir,
-                temp: flat.temp,
+                sampling: GivenSampling {
+                    tokens: flat.tokens,
+                    temp: flat.temp,
+                    top_p: flat.top_p,
+                    seed: flat.seed,
+                },
                 cache: flat.cache,
                 no_key: false,
             }));
@@ -536,6 +557,13 @@ fn tokens(text: &str) -> Result<usize, String> {
 fn seed(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
+}
+
+fn peer(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("it must be a command, such as \"llama-bench -m FILE -o json\"".into()),
+        false => Ok(text.to_owned()),
+    }
 }
 
 fn traced(text: &str) -> Result<usize, String> {
@@ -631,6 +659,15 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_that_is_no_command_is_refused() {
+        for nothing in ["", " ", "\t\n"] {
+            let refused = Arguments::try_parse_from(["fastar", "bench", "--peer", nothing]);
+            let told = refused.unwrap_err().to_string();
+            assert!(told.contains("it must be a command"), "{told}");
+        }
+    }
+
+    #[test]
     fn the_flags_of_the_original_lead_to_the_same_commands() {
         match parsed("--model x.fst --prompt hi --tokens 20 --temp 0 --top_p 0.9").unwrap() {
             Command::Run(run) => {
@@ -642,7 +679,7 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(matches!(
-            parsed("--serve --port 8080").unwrap(),
+            parsed("--serve --port 8080 --top_p 0.9 --tokens 5 --seed 1").unwrap(),
             Command::Serve(ServeOptions { port: 8080, .. })
         ));
         assert!(matches!(
@@ -844,6 +881,30 @@ mod tests {
             ),
             (
                 "serve",
+                "top_p",
+                "serve",
+                ["0.001", "1"],
+                ["0", "1.1"],
+                "from 0.001 to 1",
+            ),
+            (
+                "serve",
+                "tokens",
+                "serve",
+                ["1", "16777216"],
+                ["0", "16777217"],
+                TOKENS,
+            ),
+            (
+                "serve",
+                "seed",
+                "serve",
+                ["0", SEED],
+                ["-1", "18446744073709551616"],
+                SEED,
+            ),
+            (
+                "serve",
                 "cache",
                 "serve",
                 ["0", "1000T"],
@@ -929,6 +990,31 @@ mod tests {
                     "{line}: {refused}"
                 );
             }
+        }
+        // What is below every range is told of the range, too, however it is written.
+        for (_, flag, begin, _, _, _) in &rows {
+            let range = |value: &str| {
+                let refused = parsed(&format!("{begin} --{flag}{value}")).unwrap_err();
+                refused
+                    .to_string()
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            let told = range("=-1");
+            assert!(told.contains("-1"), "{told}");
+            assert_eq!(range(" -1"), told, "{begin} --{flag}");
+        }
+        for (flag, begin) in [
+            ("cache", "run --prompt a"),
+            ("cache", "serve"),
+            ("limit", "download"),
+        ] {
+            let told = parsed(&format!("{begin} --{flag} -5G"))
+                .unwrap_err()
+                .to_string();
+            assert!(told.contains("it must be a number of bytes"), "{told}");
         }
         // Whatever takes a number is in the list.
         let whole = <Arguments as clap::CommandFactory>::command();

@@ -1,6 +1,9 @@
 //! Being asked to end. Ctrl+C stops the answer that is being written; it ends the program where there is none, or when pressed again. SIGTERM, and
 //! a terminal that is closed, stop long work the same way and end everything else at once. Whichever it is, a temporary folder and another
 //! engine's program that is being measured do not outlive this one.
+//!
+//! SIGQUIT (Ctrl+\) counts as SIGTERM does, and leaves no core dump: gigabytes of weights are in it, and a model that was made to be measured would be
+//! left on the disk. Who wants a dump sends SIGABRT.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -17,6 +20,7 @@ use crate::limits;
 const SIGNALLED: u8 = 128;
 const SIGHUP: u8 = 1;
 const SIGINT: u8 = 2;
+const SIGQUIT: u8 = 3;
 const SIGTERM: u8 = 15;
 
 /// The signal that came last.
@@ -41,21 +45,23 @@ pub fn exit_code() -> u8 {
 
 /// Takes over Ctrl+C and the like. Called once, before anything slow; what the system gives is [looked at](limits::check) here, too.
 pub fn take_over() -> Result<(), Failure> {
-    take_over_with(0)
+    take_over_for(limits::Work::Large, 0)
 }
 
 /// The same for a command that will start so many threads itself: where they cannot all be had it is said now, and of all of them.
 pub fn take_over_with(more: usize) -> Result<(), Failure> {
-    limits::check()?;
-    threads::room(1 + more)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()
-        .map_err(not_taken_over)?;
-    let mut signals = {
-        let _entered = runtime.enter();
-        Signals::listen()?
-    };
+    take_over_for(limits::Work::Large, more)
+}
+
+/// The same for a command that reads a file piece by piece and needs little.
+pub fn take_over_for_pieces() -> Result<(), Failure> {
+    take_over_for(limits::Work::Pieces, 0)
+}
+
+fn take_over_for(need: limits::Work, more: usize) -> Result<(), Failure> {
+    limits::check(need)?;
+    let (runtime, mut signals) = listen_first()?;
+    limits::room(1 + more)?;
     let work = move || {
         runtime.block_on(async {
             loop {
@@ -68,11 +74,26 @@ pub fn take_over_with(more: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The signals that ask a program to end, heard from [listening](Signals::listen) on: none that comes later is lost or ends the program by itself.
+/// Hears signals before there are threads or anything else that takes time, which only the [look](limits::check) at what can be had comes before. The
+/// runtime is what hears them, as long as no other one is there.
+pub fn listen_first() -> Result<(tokio::runtime::Runtime, Signals), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(not_taken_over)?;
+    let signals = {
+        let _entered = runtime.enter();
+        Signals::on_this_runtime().map_err(not_taken_over)?
+    };
+    Ok((runtime, signals))
+}
+
+/// The signals that ask a program to end, heard from [listening](listen_first) on: none that comes later is lost or ends the program by itself.
 #[cfg(unix)]
 pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    quit: tokio::signal::unix::Signal,
     /// None where it is ignored, as `nohup` has it.
     hang_up: Option<tokio::signal::unix::Signal>,
 }
@@ -84,6 +105,7 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            quit: signal(SignalKind::quit())?,
             hang_up: match is_ignored(SIGHUP) {
                 true => None,
                 false => Some(signal(SignalKind::hangup())?),
@@ -102,17 +124,13 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => SIGINT,
             _ = self.terminate.recv() => SIGTERM,
+            _ = self.quit.recv() => SIGQUIT,
             _ = hang_up => SIGHUP,
         }
     }
 }
 
 impl Signals {
-    /// Takes them over at once. Called inside a runtime that outlives what it returns.
-    pub fn listen() -> Result<Self, Failure> {
-        Self::on_this_runtime().map_err(not_taken_over)
-    }
-
     /// Waits for the next one; says which it was, for the [exit code](exit_code) too.
     pub async fn next(&mut self) -> u8 {
         let signal = self.number().await;

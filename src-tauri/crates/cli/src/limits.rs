@@ -24,12 +24,23 @@ const FILES: u64 = 64;
 const FILES_WISHED: u64 = 4096;
 /// Address space of the program, its threads' stacks, and small models.
 const ADDRESSES: u64 = 512 << 20;
+/// The same where a file is read piece by piece: the program, its two threads, and what the C library reserves for them.
+const ADDRESSES_FOR_PIECES: u64 = 256 << 20;
 /// What each thread takes of it, besides its stack: the C library reserves memory for each.
 const ADDRESSES_OF_A_THREAD: u64 = 64 << 20;
 
-/// Whether there is enough for a model or a server. With fewer files allowed than could be had, more are asked for.
+/// What a command is going to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Load a model, serve, or fetch: on many threads.
+    Large,
+    /// Read a file piece by piece, on one thread.
+    Pieces,
+}
+
+/// Whether there is enough for this work. With fewer files allowed than could be had, more are asked for.
 #[cfg(unix)]
-pub fn check() -> Result<(), Failure> {
+pub fn check(work: Work) -> Result<(), Failure> {
     let files = getrlimit(Resource::Nofile);
     if let Some(now) = files.current.filter(|now| *now < FILES_WISHED) {
         let most = files.maximum.unwrap_or(FILES_WISHED).min(FILES_WISHED);
@@ -46,16 +57,31 @@ pub fn check() -> Result<(), Failure> {
         )));
     }
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    // Those that compute, that read, and that serve.
-    let needed = ADDRESSES + (2 * threads + 8) * ADDRESSES_OF_A_THREAD;
+    let (needed, and) = match work {
+        // Those that compute, that read, and that serve.
+        Work::Large => (
+            ADDRESSES + (2 * threads + 8) * ADDRESSES_OF_A_THREAD,
+            " and as much as the model has",
+        ),
+        Work::Pieces => (ADDRESSES_FOR_PIECES, ""),
+    };
     let addresses = getrlimit(Resource::As).current;
     if let Some(few) = addresses.filter(|bytes| *bytes < needed) {
         let (few, needed) = apart(few, needed);
         return Err(Failure::Error(format!(
-            "This computer lets FaStar use only {few} of address space, and it needs {needed} and as much as the model has. Raise the limit (`ulimit -v unlimited`) and try again."
+            "This computer lets FaStar use only {few} of address space, and it needs {needed}{and}. Raise the limit (`ulimit -v unlimited`) and try again."
         )));
     }
     Ok(())
+}
+
+/// Finds out whether so many more threads can be started.
+///
+/// A program that did not even get the [thread](crate::main) it works on goes on without, but gets that one, too, as soon as the limit is raised: what is
+/// said to suffice counts it.
+pub fn room(threads: usize) -> Result<(), fastar_kernels::threads::Refused> {
+    let not_there = usize::from(std::thread::current().name() != Some(crate::THREAD));
+    fastar_kernels::threads::room(threads + not_there)
 }
 
 /// Two different sizes in words that differ.
@@ -82,7 +108,7 @@ pub fn first_stack_has(_bytes: usize) -> bool {
 }
 
 #[cfg(not(unix))]
-pub fn check() -> Result<(), Failure> {
+pub fn check(_work: Work) -> Result<(), Failure> {
     Ok(())
 }
 

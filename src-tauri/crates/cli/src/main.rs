@@ -2,7 +2,7 @@
 //! fetch, convert or look into model files.
 //!
 //! Only the answer goes to stdout; everything else a person reads goes to stderr. Exit codes: 0 done, 1 an error (one sentence on
-//! stderr), 2 wrong usage, 130 stopped with Ctrl+C (143 with SIGTERM). Nothing here computes; the work is in the crates below.
+//! stderr), 2 wrong usage, 130 stopped with Ctrl+C (143 with SIGTERM, 131 with SIGQUIT). Nothing here computes; the work is in the crates below.
 
 mod arguments;
 mod bench;
@@ -41,10 +41,12 @@ use failure::Failure;
 
 /// Whatever `ulimit -s` leaves to the first thread of a process, which may be less than reading the command line takes.
 const STACK_BYTES: usize = 8 << 20;
+/// Name of the thread with that stack.
+const THREAD: &str = "fastar";
 
 fn main() -> ExitCode {
     limits::too_large_files_are_errors();
-    let thread = Builder::new().name("fastar".into()).stack_size(STACK_BYTES);
+    let thread = Builder::new().name(THREAD.into()).stack_size(STACK_BYTES);
     match threads::start_with(thread, fastar).map(std::thread::JoinHandle::join) {
         Ok(Ok(code)) => code,
         // What happened was told where it happened.

@@ -56,7 +56,7 @@ pub fn convert(options: &ConvertOptions) -> Result<(), Failure> {
 
 /// Says whether a model file is whole.
 pub fn verify(options: &VerifyOptions) -> Result<(), Failure> {
-    interrupt::take_over()?;
+    interrupt::take_over_for_pieces()?;
     let file = model::called(&options.file)?;
     let depth = if options.full {
         Depth::Full
@@ -108,7 +108,10 @@ pub fn verify(options: &VerifyOptions) -> Result<(), Failure> {
 
 /// Mends a model file from a checkpoint folder, or else from the repository it names.
 pub fn repair(options: &RepairOptions) -> Result<(), Failure> {
-    interrupt::take_over()?;
+    match options.from {
+        Some(_) => interrupt::take_over_for_pieces()?,
+        None => interrupt::take_over()?,
+    }
     let file = model::called(&options.file)?;
     let Some(from) = &options.from else {
         return download::repair(&file);

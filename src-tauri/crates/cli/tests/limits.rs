@@ -91,6 +91,107 @@ fn a_file_that_may_not_grow_is_an_error_and_leaves_no_trace_of_nothing() {
 }
 
 #[test]
+fn what_is_read_piece_by_piece_needs_few_addresses() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = common::converted("demo", folder.path());
+    let from = checkpoint("demo");
+    // Damaged, so that there is something to mend: the end of the last expert.
+    let mut bytes = std::fs::read(&model).unwrap();
+    let whole = bytes.clone();
+    let at = bytes.len() - 100;
+    bytes[at] ^= 1;
+    std::fs::write(&model, bytes).unwrap();
+    let few = "-v 300000";
+    let repair = ["repair", text(&model), "--from", text(&from)];
+    let ended = within(few, &repair, folder.path());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(std::fs::read(&model).unwrap() == whole);
+    let verify = ["verify", "--full", text(&model)];
+    let ended = within(few, &verify, folder.path());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.out.contains("is whole"), "{ended:?}");
+    for command in [&repair[..], &verify] {
+        let ended = within("-v 250000", command, folder.path());
+        let told = sentence(&ended);
+        assert!(
+            told.contains("256 MB of address space, and it needs 268 MB. Raise the limit (`ulimit -v unlimited`)"),
+            "{told}"
+        );
+    }
+}
+
+/// With as many processes as that and no rights of root, which no such limit holds for; none where the tests cannot give up theirs.
+#[cfg(target_os = "linux")]
+fn with_processes(most: usize, arguments: &[&str], data: &Path) -> Option<Command> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(data, std::fs::Permissions::from_mode(0o777)).unwrap();
+    // An account that nobody has, so that nothing else counts.
+    let account = (1_000_000 + std::process::id()).to_string();
+    let become_it = |program: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", &account, "--regid", &account, "--clear-groups"])
+            .args(program)
+            .env("FASTAR_DATA_DIR", data)
+            .env("HOME", data)
+            .stdin(Stdio::null());
+        command
+    };
+    let program = env!("CARGO_BIN_EXE_fastar");
+    let can = become_it(&[program, "--version"]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        return None;
+    }
+    let limit = format!("--nproc={most}");
+    Some(become_it(
+        &[&["prlimit", &limit, program], arguments].concat(),
+    ))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn as_many_threads_as_are_said_to_be_needed_suffice() {
+    use std::io::BufRead as _;
+    let data = tempfile::tempdir().unwrap();
+    let run = ["run", "--prompt", "hi", "--tokens", "1"];
+    let with = |most, arguments: &[&str]| with_processes(most, arguments, data.path());
+    for arguments in [&run[..], &["serve", "--port", "0"]] {
+        // With one not even the first of them is there.
+        let said: Vec<usize> = [1, 2]
+            .into_iter()
+            .filter_map(|most| with(most, arguments))
+            .map(|mut command| {
+                let ended: Ended = command.output().unwrap().into();
+                let told = sentence(&ended).to_owned();
+                let number = told.split(", and it needs ").nth(1).unwrap();
+                number.split(' ').next().unwrap().parse().unwrap()
+            })
+            .collect();
+        let [first, second] = said[..] else {
+            return;
+        };
+        assert_eq!(first, second, "{arguments:?}");
+        let mut child = with(first, arguments)
+            .unwrap()
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert!(!line.is_empty(), "{arguments:?} with {first}");
+        if arguments[0] == "serve" {
+            common::signal(&child, "TERM");
+        }
+        assert!(child.wait().unwrap().success());
+        // One fewer does not.
+        let fewer: Ended = with(first - 1, arguments).unwrap().output().unwrap().into();
+        assert!(sentence(&fewer).contains("ulimit -u"));
+    }
+}
+
+#[test]
 fn a_database_that_may_not_grow_is_named_with_the_limit() {
     let data = tempfile::tempdir().unwrap();
     let ended = within("-f 8", &["serve", "--port", "0"], data.path());

@@ -46,11 +46,80 @@ fn it_prints_where_it_is_serves_the_interface_and_ends_cleanly() {
 #[test]
 fn who_knows_the_address_may_end_it_at_once() {
     // Nothing is between the line and the signal, which is where one that was not yet heard killed the server, and its answers with it.
-    for how in ["INT", "TERM", "HUP"].repeat(3) {
+    for how in ["INT", "TERM", "HUP", "QUIT"].repeat(3) {
         let mut server = serve(&["serve", "--port", "0"]);
         signal(&server.child, how);
         assert_eq!(server.child.wait().unwrap().code(), Some(0), "{how}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn who_wants_it_to_end_before_it_serves_ends_it_in_order() {
+    use std::os::fd::OwnedFd;
+    use std::process::Stdio;
+    for (how, bit) in [("INT", 1), ("QUIT", 2), ("TERM", 14), ("HUP", 0)] {
+        let data = tempfile::tempdir().unwrap();
+        // What it has to say of its settings goes where nothing more fits, so that it does not come to its address.
+        std::fs::write(data.path().join("settings.json"), r#"{"theme": "blue"}"#).unwrap();
+        let (mut said, mut says) = std::io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&says, true).unwrap();
+        while says.write(&[b'.'; 4096]).is_ok() {}
+        while says.write(b".").is_ok() {}
+        rustix::io::ioctl_fionbio(&says, false).unwrap();
+        let mut child = fastar(&["serve", "--port", "0"])
+            .env("FASTAR_DATA_DIR", data.path())
+            .stdout(Stdio::piped())
+            .stderr(OwnedFd::from(says))
+            .spawn()
+            .unwrap();
+        // Until it hears signals or has begun with its chats, whichever is first: it is the former.
+        let status = format!("/proc/{}/status", child.id());
+        let hears = || {
+            let status = std::fs::read_to_string(&status).unwrap();
+            let mask = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
+            u64::from_str_radix(mask.unwrap().trim(), 16).unwrap() >> bit & 1 == 1
+        };
+        while !hears() && !data.path().join("chats.db").exists() {
+            std::thread::yield_now();
+        }
+        signal(&child, how);
+        // Now it can speak.
+        let mut all = Vec::new();
+        said.read_to_end(&mut all).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{how}");
+        assert!(!String::from_utf8_lossy(&all).contains("panicked"));
+    }
+}
+
+#[test]
+fn sampling_is_chosen_as_run_has_it() {
+    let (prompt, _) = common::reference().remove(0);
+    let sampling = [
+        "--temp", "1.5", "--top-p", "0.9", "--seed", "7", "--tokens", "12",
+    ];
+    let once = run(&[&["run", "--prompt", &prompt], &sampling[..]].concat());
+    let server = serve(&[&["serve", "--port", "0"], &sampling[..]].concat());
+    let key = server.key.clone().unwrap();
+    let body = serde_json::json!({"chat_id": null, "message": {"text": prompt}}).to_string();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(
+        stream,
+        "POST /api/message_send HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nAuthorization: Bearer {key}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        server.address,
+        body.len()
+    )
+    .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let finished = response
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str::<serde_json::Value>(data).unwrap())
+        .find(|event| event["type"] == "finished")
+        .unwrap();
+    let answer = finished["answer"]["text"].as_str().unwrap();
+    assert_eq!(format!("{answer}\n"), once.out, "{once:?}");
 }
 
 #[test]
