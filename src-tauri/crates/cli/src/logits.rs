@@ -161,8 +161,10 @@ fn encode(logits: &Logits) -> Result<Vec<u8>, Failure> {
 }
 
 fn write(out: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let failed =
-        |e: std::io::Error| Failure::Error(format!("Could not write {}: {e}.", out.display()));
+    let failed = |e: std::io::Error| {
+        let why = fastar_files::unwritten(&e);
+        Failure::Error(format!("Could not write {}: {why}", out.display()))
+    };
     let folder = match out.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

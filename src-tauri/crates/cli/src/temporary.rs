@@ -25,7 +25,8 @@ impl Temporary {
         remove_left(parent);
         let failed = |e: std::io::Error| {
             let parent = parent.display();
-            Failure::Error(format!("No folder could be made in {parent}: {e}."))
+            let why = fastar_files::unwritten(&e);
+            Failure::Error(format!("No folder could be made in {parent}: {why}"))
         };
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)

@@ -90,6 +90,61 @@ fn a_file_that_may_not_grow_is_an_error_and_leaves_no_trace_of_nothing() {
     assert!(!trace.exists());
 }
 
+/// What stands in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn whatever_may_not_grow_is_named_with_the_limit_and_leaves_nothing() {
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let ids = data.path().join("ids.json");
+    std::fs::write(&ids, "[1, 2, 3]").unwrap();
+    let from = checkpoint("demo");
+    let out = folder.path().join("out");
+    let (ids, from, out, place) = (text(&ids), text(&from), text(&out), text(folder.path()));
+    let long = "again and ".repeat(100);
+    let tiny = ["bench", "--shape", "tiny", "--only", "model", "--folder"];
+    // Blocks that a file may have, and the file that it concerns.
+    let cases: [(&str, &str, Vec<&str>); 7] = [
+        ("-f 100", "out", vec!["convert", from, out]),
+        ("-f 1", "out", vec!["logits", "--tokens", ids, "--out", out]),
+        ("-f 0", "out", vec!["run", "--prompt", "a", "--trace", out]),
+        (
+            "-f 1",
+            "out",
+            vec!["run", "--prompt", &long, "--trace", out],
+        ),
+        (
+            "-f 4",
+            "out",
+            vec!["simulate", "--tokens", "40", "--save", out],
+        ),
+        ("-f 0", place, [&tiny[..], &[place]].concat()),
+        ("-f 8", "tiny", [&tiny[..], &[place]].concat()),
+    ];
+    for (limit, name, arguments) in cases {
+        let ended = within(limit, &arguments, data.path());
+        let told = sentence(&ended);
+        let bytes = 512 * limit[3..].parse::<u64>().unwrap();
+        let why = format!(
+            ": a file of this program may have no more than {bytes} bytes. Raise the limit (`ulimit -f unlimited`) and try again."
+        );
+        assert!(
+            told.contains(name) && told.contains(&why) && !told.contains("os error"),
+            "{arguments:?}: {told}"
+        );
+        // A trace is kept as far as it goes.
+        if !told.contains(" ends after ") {
+            assert_eq!(names(folder.path()), [""; 0], "{arguments:?}");
+        }
+        let _ = std::fs::remove_file(out);
+    }
+}
+
 #[test]
 fn what_is_read_piece_by_piece_needs_few_addresses() {
     let folder = tempfile::tempdir().unwrap();

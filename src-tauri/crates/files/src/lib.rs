@@ -4,6 +4,10 @@
 //! would be waited for. Nothing here follows the one or waits for the other. Not here: files that a person names to be read, which may be
 //! links, and folders on the way to a file, which are followed.
 
+mod unwritten;
+
+pub use unwritten::unwritten;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;

@@ -265,24 +265,10 @@ impl Error {
     /// An I/O failure, with a full disk recognised.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let why = match source.kind() {
-            io::ErrorKind::StorageFull => "the disk is full",
-            io::ErrorKind::QuotaExceeded => "the disk quota is used up",
-            io::ErrorKind::FileTooLarge => {
-                return Self::NoSpace {
-                    message: format!(
-                        "Could not {action} {}: neither the file system nor a limit on this program (`ulimit -f`) may allow files this large. Raise the limit or choose another folder.",
-                        shown_path(path)
-                    ),
-                };
-            }
-            io::ErrorKind::OutOfMemory => {
-                return Self::NoSpace {
-                    message: format!(
-                        "Could not {action} {}: the system gives this program no more memory or address space. Raise its limit (`ulimit -v`) or close other programs.",
-                        shown_path(path)
-                    ),
-                };
-            }
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => fastar_files::unwritten(&source),
+            io::ErrorKind::OutOfMemory => "the system gives this program no more memory or address space. Raise its limit (`ulimit -v`) or close other programs.".to_owned(),
             _ => {
                 return Self::Io {
                     action,
@@ -292,10 +278,7 @@ impl Error {
             }
         };
         Self::NoSpace {
-            message: format!(
-                "Could not {action} {}: {why}. Free some space or choose another folder.",
-                shown_path(path)
-            ),
+            message: format!("Could not {action} {}: {why}", shown_path(path)),
         }
     }
 }

@@ -325,8 +325,9 @@ fn unwritten(path: &Path, error: &io::Error) -> crate::Error {
         Err(_) => " A useless file is left there.",
     };
     crate::Error::Input(format!(
-        "The routing trace cannot be written to {}: {error}.{left}",
-        path.display()
+        "The routing trace cannot be written to {}: {}{left}",
+        path.display(),
+        fastar_files::unwritten(error)
     ))
 }
 
@@ -343,7 +344,8 @@ pub fn create(path: &Path) -> crate::Result<File> {
     };
     let failed = |e: io::Error| {
         crate::Error::Input(format!(
-            "The routing trace cannot be written to {name}: {e}."
+            "The routing trace cannot be written to {name}: {}",
+            fastar_files::unwritten(&e)
         ))
     };
     match fs::symlink_metadata(path) {
@@ -415,9 +417,10 @@ impl Recording {
     pub fn failure(&self) -> Option<String> {
         let error = self.failed.as_ref()?;
         Some(format!(
-            "The routing trace {} ends after {} tokens, for it could not be written: {error}.",
+            "The routing trace {} ends after {} tokens, for it could not be written: {}",
             self.path.display(),
-            self.tokens
+            self.tokens,
+            fastar_files::unwritten(error)
         ))
     }
 

@@ -119,9 +119,14 @@ impl Conversion {
 
     fn begin(&mut self, partial: Partial) -> Result<()> {
         let total = self.file_bytes();
-        partial
-            .start_over(total)
-            .map_err(|e| self.output.write_error(e, total))?;
+        if let Err(error) = partial.start_over(total) {
+            if partial.length().is_ok_and(|length| length == 0)
+                && let Err(error) = remove(&self.output.partial)
+            {
+                tracing::debug!(%error, "an empty file stays");
+            }
+            return Err(self.output.write_error(error, total));
+        }
         self.partial = Some(partial);
         self.save()
     }
