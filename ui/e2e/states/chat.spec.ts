@@ -131,6 +131,28 @@ test('thoughts come folded, with their time, and can be read', async ({ page }) 
   await expect(page.getByTestId('thoughts')).toHaveCount(1);
 });
 
+for (const [letters, width] of [
+  ['200%', 400],
+  ['200%', 1280],
+  ['100%', 360],
+] as const) {
+  test(`why the demo model does not think is read whole, letters ${letters}, ${width} px`, async ({
+    page,
+  }) => {
+    await page.setViewportSize({ width, height: 800 });
+    await page.goto('/?fake=demo');
+    await page.evaluate((size) => (document.documentElement.style.fontSize = size), letters);
+    const words = page.getByTestId('no-thinking');
+    await expect(words).toBeInViewport({ ratio: 1 });
+    expect(await words.evaluate((it) => it.scrollWidth <= it.clientWidth + 1)).toBe(true);
+    // As wide as its longest word at least: no word is broken.
+    expect(
+      await words.evaluate((it) => it.clientWidth / parseFloat(getComputedStyle(it).fontSize)),
+    ).toBeGreaterThan(4.5);
+    await expect(page.getByTestId('send')).toBeInViewport({ ratio: 1 });
+  });
+}
+
 test('the demo model is not asked to think, whatever is chosen, and the reason stands there', async ({
   page,
 }) => {

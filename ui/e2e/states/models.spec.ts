@@ -222,6 +222,14 @@ for (const [scenario, words] of [
       await expect(bar(page)).toHaveClass(/still/);
       await expect(bar(page)).not.toHaveClass(/unknown/);
     }
+    // Nor does the header show an arrow where nothing arrives.
+    const stands = scenario === 'stalled' || scenario === 'retrying';
+    await page.keyboard.press('Escape');
+    await expect(chip(page)).toHaveAccessibleName(
+      stands ? /nothing arrives, 40 % downloaded/ : /: \d+ % downloaded/,
+    );
+    await expect(chip(page).locator('svg')).toHaveAttribute('data-icon', stands ? 'clock' : 'down');
+    await chip(page).click();
     const pause = row(page, NEWEST).getByRole('button', { name: `Pause: ${NEWEST}` });
     await (scenario === 'stopping' ? expect(pause).toBeDisabled() : expect(pause).toBeEnabled());
     if (scenario === 'resolving') await expect(bar(page)).not.toHaveAttribute('aria-valuenow');

@@ -53,6 +53,26 @@ for (const locale of ['en-US', 'zh-CN']) {
   });
 }
 
+test('the title of the plan leaves most of a narrow window with large letters to the plan', async ({
+  page,
+}) => {
+  await page.setViewportSize({ width: 400, height: 800 });
+  await page.goto('/?fake=demo');
+  await page.getByRole('button', { name: 'See the plan' }).click();
+  await page.evaluate(() => (document.documentElement.style.fontSize = '200%'));
+  const heading = plan(page).getByRole('heading', { level: 2 });
+  await expect(heading).toBeInViewport();
+  expect((await heading.boundingBox())?.height).toBeLessThan(200);
+  // And none of it while one reads on.
+  await plan(page).evaluate((body) => (body.closest('dialog') ?? body).scrollTo(0, 600));
+  await expect(heading).not.toBeInViewport();
+  // In a window as wide as its letters ask for it stays.
+  await page.evaluate(() => (document.documentElement.style.fontSize = ''));
+  await page.setViewportSize({ width: 360, height: 400 });
+  await plan(page).evaluate((body) => (body.closest('dialog') ?? body).scrollTo(0, 300));
+  await expect(heading).toBeInViewport();
+});
+
 test('the plan is as high as what it says, and its buttons are in view in a narrow window', async ({
   page,
 }) => {

@@ -2,6 +2,7 @@
 import type { Hardware, Job, JobState, LogLine, ModelFile, Setting, Thinking } from '../api/types';
 import type { JobPhase } from '../api/types';
 import { bytes, count, duration, remaining } from '../format';
+import { stuck } from '../job';
 
 const plurals = new Intl.PluralRules('en');
 /** With the number before it, as it is said of one or of several. */
@@ -443,7 +444,7 @@ export const en = {
     chip: (job: Job, percent: number): string => {
       const states: Record<JobState, string> = {
         queued: 'waits to be downloaded',
-        running: `${percent} % downloaded`,
+        running: stuck(job) ? `nothing arrives, ${percent} % downloaded` : `${percent} % downloaded`,
         paused: `download paused at ${percent} %`,
         failed: 'the download stopped',
         done: 'downloaded',

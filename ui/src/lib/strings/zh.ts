@@ -1,6 +1,7 @@
 /** Every word a person reads, in Chinese (simplified). Half-width digits and Latin words have a space on both sides. */
 import type { Hardware, Job, JobState, ModelFile, Setting } from '../api/types';
 import { bytes, count, duration, remaining } from '../format';
+import { stuck } from '../job';
 import type { Strings } from './en';
 import { told } from './zh-told';
 
@@ -457,7 +458,7 @@ export const zh: Strings = {
     chip: (job: Job, percent) => {
       const states: Record<JobState, string> = {
         queued: '正在等待下载',
-        running: `已下载 ${percent}%`,
+        running: stuck(job) ? `没有数据到达，已下载 ${percent}%` : `已下载 ${percent}%`,
         paused: `下载已暂停于 ${percent}%`,
         failed: '下载已停止',
         done: '已下载',
