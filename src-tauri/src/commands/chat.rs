@@ -1,8 +1,8 @@
 //! Chats, messages, and answers that are being written.
 
 use fastar_api::{
-    ApiError, Attachment, Chat, ChatSummary, ExportFormat, Found, GenerationEvent, NewMessage,
-    Preset, Thinking, TokenCount,
+    ApiError, Attachment, Chat, ChatSummary, Draft, ExportFormat, Found, GenerationEvent,
+    NewMessage, Preset, Thinking, TokenCount,
 };
 use fastar_app::{App, guard};
 use tauri::ipc::Channel;
@@ -108,13 +108,13 @@ pub(crate) fn preset_delete(app: State<'_, App>, id: String) -> Result<()> {
 }
 
 #[tauri::command(rename_all = "snake_case", async)]
-pub(crate) fn draft_new(app: State<'_, App>) -> Result<String> {
+pub(crate) fn draft_new(app: State<'_, App>) -> Result<Draft> {
     guard(|| app.draft_new())
 }
 
 #[tauri::command(rename_all = "snake_case", async)]
-pub(crate) fn draft_save(app: State<'_, App>, chat_id: Option<String>, text: String) -> Result<()> {
-    guard(|| app.draft_save(chat_id.as_deref(), &text))
+pub(crate) fn draft_save(app: State<'_, App>, chat_id: Option<String>, draft: Draft) -> Result<()> {
+    guard(|| app.draft_save(chat_id.as_deref(), &draft))
 }
 
 /// Files come from a dialog of ours; the page gets their names and texts and never a path.

@@ -186,3 +186,59 @@ test('what was typed is there after the server was killed and the page opened an
   await page.goBack();
   await expect(page.getByTestId('composer')).toHaveValue('in this chat');
 });
+
+test('files attached to a draft and an open edit are there after kill -9 and a reload, with their contents', async ({
+  page,
+  server,
+}) => {
+  await page.goto(server.address);
+  await expect(page.getByTestId('status-model')).toHaveText('Demo model');
+  const attach = async (files: { name: string; text: string }[]) => {
+    const chooser = page.waitForEvent('filechooser');
+    const saved = page.waitForResponse(/draft_save/);
+    await page.getByTestId('attach').click();
+    await (
+      await chooser
+    ).setFiles(files.map(({ name, text }) => ({ name, mimeType: 'text/plain', buffer: Buffer.from(text) })));
+    await saved;
+  };
+  const attached = page.getByTestId('attachment');
+  await attach([
+    { name: 'note.txt', text: 'The fox is called Ada.' },
+    { name: '修.md', text: '# 修复' },
+  ]);
+  await server.kill();
+  await server.start();
+  await page.goto('about:blank');
+  await page.goto(server.address);
+  await expect(attached).toHaveCount(2);
+  await expect(attached.first()).toContainText('note.txt');
+  await expect(attached.first()).toContainText('22 B');
+
+  // Sent, they are read and gone from the draft.
+  await send(page, 'Who is the fox?');
+  await settled(page);
+  await expect(attached).toHaveCount(0);
+  await page.getByRole('button', { name: 'Show note.txt' }).click();
+  await expect(page.locator('article.user pre')).toHaveText('The fox is called Ada.');
+
+  // In a chat too, beside a question that is being changed.
+  await attach([{ name: 'more.txt', text: 'More.' }]);
+  await page.getByRole('button', { name: 'Edit', exact: true }).click();
+  const saved = page.waitForResponse(/draft_save/);
+  await page.getByTestId('edit-field').fill('Who is Ada?');
+  await saved;
+  const chat = page.url();
+  await server.kill();
+  await server.start();
+  await page.goto('about:blank');
+  await page.goto(chat);
+  await expect(attached).toHaveText(/more\.txt/);
+  await expect(page.getByTestId('edit-field')).toHaveValue('Who is Ada?');
+  const ended = page.waitForResponse(/draft_save/);
+  await page.getByTestId('edit-field').press('Escape');
+  await ended;
+  await page.reload();
+  await expect(attached).toHaveText(/more\.txt/);
+  await expect(page.getByTestId('edit-field')).toHaveCount(0);
+});

@@ -356,3 +356,19 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await expectAccessible(page);
   });
 }
+
+test('files stay with the draft of their chat when one looks at another', async ({ page }) => {
+  await page.goto('/?fake=demo');
+  await send(page, 'Hello!');
+  await settled(page);
+  const attached = page.getByTestId('attachment');
+  await page.getByTestId('attach').click();
+  await expect(attached).toHaveText(/quarterly-report\.txt/);
+  await page.keyboard.press('Control+n');
+  await expect(page.getByTestId('composer')).toBeFocused();
+  await expect(attached).toHaveCount(0);
+  await rows(page).first().click();
+  await expect(attached).toHaveText(/quarterly-report\.txt/);
+  await page.getByRole('button', { name: 'Remove quarterly-report.txt' }).click();
+  await expect(attached).toHaveCount(0);
+});

@@ -99,6 +99,28 @@ pub struct Attachment {
     pub text: String,
 }
 
+/// What the person has begun to write and not sent: in one chat, or for a new one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct Draft {
+    /// What stands in the field for the next message.
+    pub text: String,
+    /// Files that are to go with it.
+    #[serde(default)]
+    pub attachments: Vec<Attachment>,
+    /// A message that is open to be changed.
+    #[serde(default)]
+    pub edit: Option<Edit>,
+}
+
+/// A message of a chat that is being changed, and what it has become so far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct Edit {
+    /// The message as it was sent or answered.
+    pub message_id: String,
+    /// Its new text so far.
+    pub text: String,
+}
+
 /// A message that is to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct NewMessage {
@@ -212,7 +234,7 @@ pub struct Chat {
     /// Instructions that stand before the conversation; empty when there are none.
     pub system: String,
     /// What the person has begun to write.
-    pub draft: String,
+    pub draft: Draft,
 }
 
 /// A message that was found, with the words around the place.

@@ -15,7 +15,7 @@ mod setting;
 mod typescript;
 
 pub use chat::{
-    AnswerStats, Attachment, Chat, ChatSummary, ExportFormat, Exported, Finish, Found,
+    AnswerStats, Attachment, Chat, ChatSummary, Draft, Edit, ExportFormat, Exported, Finish, Found,
     GenerationEvent, Message, MessageStatus, NewMessage, Preset, Role, Thinking, TokenCount,
 };
 pub use error::{ApiError, ErrorCode};

@@ -4,9 +4,9 @@ use ts_rs::{Config, TS};
 
 use crate::{
     Activity, AnswerStats, ApiError, AppInfo, Attachment, CachePlan, CatalogueEntry, Chat,
-    ChatSummary, Condition, Disk, DownloadRequest, ErrorCode, ExportFormat, Exported, Face, Finish,
-    Found, GenerationEvent, Hardware, Instructions, Job, JobKind, JobPhase, JobState, Library,
-    LogLevel, LogLine, LogPage, MachinePlan, Message, MessageStatus, ModelFile, ModelInfo,
+    ChatSummary, Condition, Disk, DownloadRequest, Draft, Edit, ErrorCode, ExportFormat, Exported,
+    Face, Finish, Found, GenerationEvent, Hardware, Instructions, Job, JobKind, JobPhase, JobState,
+    Library, LogLevel, LogLine, LogPage, MachinePlan, Message, MessageStatus, ModelFile, ModelInfo,
     ModelMemory, ModelState, Monitor, NewMessage, Paging, PagingLayer, PagingStep, Preset, Process,
     Role, ServerState, Setting, SettingKind, SettingScope, SettingSection, SpeedEstimate, Thinking,
     TokenCount, TraceFile,
@@ -42,6 +42,8 @@ pub fn typescript() -> String {
         Thinking,
         AnswerStats,
         Attachment,
+        Edit,
+        Draft,
         NewMessage,
         Preset,
         TokenCount,

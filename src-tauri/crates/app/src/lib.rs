@@ -37,9 +37,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use fastar_api::{
-    ApiError, AppInfo, Attachment, Chat, ChatSummary, DownloadRequest, ErrorCode, ExportFormat,
-    Exported, Face, Found, Job, JobKind, Library, ModelMemory, ModelState, NewMessage, Preset,
-    Thinking, TokenCount,
+    ApiError, AppInfo, Attachment, Chat, ChatSummary, DownloadRequest, Draft, ErrorCode,
+    ExportFormat, Exported, Face, Found, Job, JobKind, Library, ModelMemory, ModelState,
+    NewMessage, Preset, Thinking, TokenCount,
 };
 use fastar_engine::Sampling;
 
@@ -662,21 +662,14 @@ impl App {
     }
 
     /// What the person has begun to write for a new chat; that of the others is in [`Chat::draft`].
-    pub fn draft_new(&self) -> Result<String> {
+    pub fn draft_new(&self) -> Result<Draft> {
         Ok(self.0.chats.new_draft()?)
     }
 
     /// Keeps what the person has begun to write.
-    pub fn draft_save(&self, chat_id: Option<&str>, text: &str) -> Result<()> {
-        if text.len() > generation::MAX_MESSAGE_BYTES {
-            return Err(Error::BadRequest(format!(
-                "The draft has {} bytes, and {} is the limit.",
-                text.len(),
-                generation::MAX_MESSAGE_BYTES
-            ))
-            .into());
-        }
-        Ok(self.0.chats.save_draft(chat_id, text)?)
+    pub fn draft_save(&self, chat_id: Option<&str>, draft: &Draft) -> Result<()> {
+        generation::check_draft(draft)?;
+        Ok(self.0.chats.save_draft(chat_id, draft)?)
     }
 
     /// How many tokens a message would have, and the prompt with it.

@@ -4,11 +4,12 @@
 
 mod scripted;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use fastar_api::{
-    Attachment, Chat, ErrorCode, ExportFormat, Finish, GenerationEvent, Message, MessageStatus,
-    NewMessage, Role, Thinking,
+    Attachment, Chat, Draft, Edit, ErrorCode, ExportFormat, Finish, GenerationEvent, Message,
+    MessageStatus, NewMessage, Role, Thinking,
 };
 use fastar_app::inference::{Model, Source, load};
 use fastar_app::{App, Listener};
@@ -480,19 +481,114 @@ fn files_go_to_the_model_before_the_text_and_stay_with_their_message() {
     }
 }
 
+fn draft(text: &str) -> Draft {
+    Draft {
+        text: text.into(),
+        ..Draft::default()
+    }
+}
+
 #[test]
-fn drafts_are_kept_per_chat() {
+fn drafts_are_kept_per_chat_with_their_files_and_the_open_edit() {
     let (folder, script) = (folder(), Script::new());
     let app = script.app(folder.path());
     let answer = say(&script, "x", app.message_send(None, "a").unwrap());
-    app.draft_save(None, "a new idea").unwrap();
-    app.draft_save(Some(&answer.chat_id), "and then").unwrap();
+    let file = |name: &str, text: &str| Attachment {
+        name: name.into(),
+        text: text.into(),
+    };
+    let question = app.chat_open(&answer.chat_id).unwrap().messages[0]
+        .id
+        .clone();
+    // Names that would lead out of a folder are names: they are kept, and no file is made of them.
+    let new = Draft {
+        attachments: vec![
+            file("../../etc/passwd", "x"),
+            file("C:\\con", "\u{feff}\u{202e}修\r\n"),
+            file("../../etc/passwd", "y"),
+        ],
+        ..draft("a new idea")
+    };
+    let there = Draft {
+        edit: Some(Edit {
+            message_id: question,
+            text: "a, but better".into(),
+        }),
+        ..draft("")
+    };
+    let names_in = |folder: &Path| {
+        let mut names: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    let before = names_in(folder.path());
+    app.draft_save(None, &new).unwrap();
+    app.draft_save(Some(&answer.chat_id), &there).unwrap();
+    assert_eq!(names_in(folder.path()), before);
     drop(app);
+
     let app = script.app(folder.path());
-    assert_eq!(app.draft_new().unwrap(), "a new idea");
-    assert_eq!(app.chat_open(&answer.chat_id).unwrap().draft, "and then");
-    app.draft_save(Some(&answer.chat_id), "").unwrap();
-    assert_eq!(app.chat_open(&answer.chat_id).unwrap().draft, "");
+    assert_eq!(app.draft_new().unwrap(), new);
+    assert_eq!(app.chat_open(&answer.chat_id).unwrap().draft, there);
+    // The text changes and the files stay; then the other way round.
+    let longer = Draft {
+        text: "a new idea, longer".into(),
+        ..new.clone()
+    };
+    app.draft_save(None, &longer).unwrap();
+    assert_eq!(app.draft_new().unwrap(), longer);
+    let alone = Draft {
+        attachments: vec![file("b.txt", "x")],
+        ..draft("")
+    };
+    app.draft_save(None, &alone).unwrap();
+    assert_eq!(app.draft_new().unwrap(), alone);
+    for chat in [None, Some(answer.chat_id.as_str())] {
+        app.draft_save(chat, &draft("")).unwrap();
+    }
+    assert_eq!(app.draft_new().unwrap(), Draft::default());
+    let chat = app.chat_open(&answer.chat_id).unwrap();
+    assert_eq!(chat.draft, Draft::default());
+}
+
+#[test]
+fn a_draft_with_more_than_a_message_may_have_is_refused_and_the_one_before_stays() {
+    let (folder, script) = (folder(), Script::new());
+    let app = script.app(folder.path());
+    let file = |name: &str, bytes: usize| Attachment {
+        name: name.into(),
+        text: "x".repeat(bytes),
+    };
+    let with = |attachments: Vec<Attachment>| Draft {
+        attachments,
+        ..draft("12345")
+    };
+    let edited = Draft {
+        edit: Some(Edit {
+            message_id: "m".into(),
+            text: "x".repeat(2_000_001),
+        }),
+        ..draft("")
+    };
+    let most = with(vec![file("a", 1_000_000), file("b", 999_995)]);
+    app.draft_save(None, &most).unwrap();
+    for refused in [
+        draft(&"x".repeat(2_000_001)),
+        with(vec![file("a", 1_999_996)]),
+        with(vec![file("a", 1); 21]),
+        with(vec![file("", 1)]),
+        with(vec![file("a\nb", 1)]),
+        with(vec![file(&"n".repeat(256), 1)]),
+        edited,
+    ] {
+        let error = app.draft_save(None, &refused).unwrap_err();
+        assert_eq!(error.code, ErrorCode::BadRequest, "{error}");
+        assert_eq!(app.draft_new().unwrap(), most);
+    }
+    app.draft_save(None, &with(vec![file("a", 1); 20])).unwrap();
 }
 
 #[test]

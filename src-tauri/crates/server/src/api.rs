@@ -12,7 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use fastar_api::{ApiError, DownloadRequest, ErrorCode, ExportFormat, NewMessage, Thinking};
+use fastar_api::{ApiError, DownloadRequest, Draft, ErrorCode, ExportFormat, NewMessage, Thinking};
 use fastar_app::{App, Listener, MAX_IMPORT_BYTES, guard, unsupported};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -153,9 +153,9 @@ struct SavePreset {
     text: String,
 }
 #[derive(Deserialize)]
-struct Draft {
+struct SaveDraft {
     chat_id: Option<String>,
-    text: String,
+    draft: Draft,
 }
 #[derive(Deserialize)]
 struct Send {
@@ -375,8 +375,9 @@ fn run(app: &App, name: &str, body: &[u8]) -> Result<Reply, ApiError> {
         }),
         "preset_delete" => arguments(body).and_then(|Id { id }| value(app.preset_delete(&id)?)),
         "draft_new" => no_arguments(body).and_then(|()| value(app.draft_new()?)),
-        "draft_save" => arguments(body)
-            .and_then(|Draft { chat_id, text }| value(app.draft_save(chat_id.as_deref(), &text)?)),
+        "draft_save" => arguments(body).and_then(|SaveDraft { chat_id, draft }| {
+            value(app.draft_save(chat_id.as_deref(), &draft)?)
+        }),
         "notify" => Err(unsupported("A browser has notifications of its own.")),
         "attachment_pick" => Err(unsupported("The browser picks files itself.")),
         "message_count" => arguments(body).and_then(|Send { chat_id, message }| {

@@ -338,12 +338,16 @@ fn every_command_of_the_contract_answers() {
         "chat_system_set",
         &json!({"id": chat.id, "text": "Be kind."}),
     );
-    server.post("draft_save", &json!({"chat_id": chat.id, "text": "half"}));
-    server.post("draft_save", &json!({"chat_id": null, "text": "new"}));
-    assert_eq!(server.post("draft_new", &json!({})).json::<String>(), "new");
+    server.post(
+        "draft_save",
+        &json!({"chat_id": chat.id, "draft": {"text": "half"}}),
+    );
+    let new = json!({"text": "new", "attachments": [{"name": "a.txt", "text": "x"}], "edit": null});
+    server.post("draft_save", &json!({"chat_id": null, "draft": new}));
+    assert_eq!(server.post("draft_new", &json!({})).json::<Value>(), new);
     opened = server.post("chat_open", &json!({"id": chat.id})).json();
     assert_eq!(
-        (opened.system.as_str(), opened.draft.as_str()),
+        (opened.system.as_str(), opened.draft.text.as_str()),
         ("Be kind.", "half")
     );
     assert_eq!(opened.messages[1].text, "cut short");

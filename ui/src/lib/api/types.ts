@@ -304,6 +304,30 @@ name: string,
  */
 text: string, };
 
+export type Edit = { 
+/**
+ * The message as it was sent or answered.
+ */
+message_id: string, 
+/**
+ * Its new text so far.
+ */
+text: string, };
+
+export type Draft = { 
+/**
+ * What stands in the field for the next message.
+ */
+text: string, 
+/**
+ * Files that are to go with it.
+ */
+attachments: Array<Attachment>, 
+/**
+ * A message that is open to be changed.
+ */
+edit: Edit | null, };
+
 export type NewMessage = { 
 /**
  * Its text. May be empty where there are attachments.
@@ -454,7 +478,7 @@ system: string,
 /**
  * What the person has begun to write.
  */
-draft: string, };
+draft: Draft, };
 
 export type Found = { 
 /**

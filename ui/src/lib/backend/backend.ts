@@ -9,6 +9,7 @@ import type {
   CachePlan,
   Chat,
   ChatSummary,
+  Draft,
   DownloadRequest,
   ExportFormat,
   Found,
@@ -85,8 +86,8 @@ export interface Backend {
   presetSave(id: string | null, name: string, text: string): Promise<Preset>;
   presetDelete(id: string): Promise<void>;
   /** What was begun for a chat that does not exist yet; that of the others comes with the chat. */
-  draftNew(): Promise<string>;
-  draftSave(chatId: string | null, text: string): Promise<void>;
+  draftNew(): Promise<Draft>;
+  draftSave(chatId: string | null, draft: Draft): Promise<void>;
   /** Text files that the person picks. */
   attachmentPick(): Promise<Attachment[]>;
   messageCount(chatId: string | null, message: NewMessage): Promise<TokenCount>;

@@ -1,11 +1,11 @@
 /** The scripted app's chats: a tree of versions in memory, search, presets, drafts, and files that are not there. */
-import type { Attachment, Chat, ChatSummary, Found, Message, NewMessage, Preset } from '../api/types';
+import type { Attachment, Chat, ChatSummary, Draft, Found, Message, NewMessage, Preset } from '../api/types';
 import { BackendError } from './backend';
 
 interface Tree {
   summary: ChatSummary;
   system: string;
-  draft: string;
+  draft: Draft;
   /** Every version of every message, in the order they were made. */
   all: { message: Message; parent: string | null }[];
   /** Ids of the messages that are shown. */
@@ -22,11 +22,13 @@ const gone = () =>
     details: null,
   });
 
+export const noDraft = (): Draft => ({ text: '', attachments: [], edit: null });
+
 export class FakeChats {
   private readonly trees = new Map<string, Tree>();
   private readonly deleted = new Map<string, Tree>();
   presets: Preset[] = [];
-  newDraft = '';
+  newDraft: Draft = noDraft();
 
   constructor(
     private readonly id: () => string,
@@ -105,7 +107,7 @@ export class FakeChats {
       pinned: false,
       folder: null,
     };
-    this.add({ summary, messages: [], system: message.system, draft: '' });
+    this.add({ summary, messages: [], system: message.system, draft: noDraft() });
     return this.tree(summary.id);
   }
 

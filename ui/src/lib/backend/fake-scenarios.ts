@@ -229,7 +229,7 @@ function chat(
     },
     messages,
     system: '',
-    draft: '',
+    draft: { text: '', attachments: [], edit: null },
   };
 }
 

@@ -270,11 +270,11 @@ export function fake(name: string, holds: number[] = []): Backend {
     },
     async draftNew() {
       online();
-      return chats.newDraft;
+      return copy(chats.newDraft);
     },
-    async draftSave(chatId, text) {
-      if (chatId === null) chats.newDraft = text;
-      else chats.tree(chatId).draft = text;
+    async draftSave(chatId, draft) {
+      if (chatId === null) chats.newDraft = copy(draft);
+      else chats.tree(chatId).draft = copy(draft);
     },
     async attachmentPick() {
       if (scenario.refusesFile) throw new BackendError(scenario.refusesFile);

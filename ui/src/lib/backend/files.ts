@@ -6,7 +6,25 @@ import { BackendError } from './backend';
 /** As the app itself allows (it looks again): a message with its files, how many these are, and a file of chats. */
 export const MAX_MESSAGE_BYTES = 2_000_000;
 export const MOST_FILES = 20;
+/** Of a file's name, in bytes. */
+const LONGEST_NAME = 255;
 export const MAX_IMPORT_BYTES = 256_000_000;
+
+/** What of these files the app would keep with a draft of this text: as many as one message may have. The text is kept before them. */
+export function kept(text: string, files: Attachment[]): Attachment[] {
+  let room = MAX_MESSAGE_BYTES - size(text);
+  return files
+    .filter(({ name }) => name !== '' && size(name) <= LONGEST_NAME && !/\p{Cc}/u.test(name))
+    .filter((file) => {
+      const bytes = size(file.text);
+      if (bytes > room) return false;
+      room -= bytes;
+      return true;
+    })
+    .slice(0, MOST_FILES);
+}
+
+const size = (text: string) => new Blob([text]).size;
 
 const refuse = (message: string) =>
   new BackendError({ code: 'bad_request', message, hint: null, details: null });

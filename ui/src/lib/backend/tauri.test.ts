@@ -1,10 +1,11 @@
 import type { Channel } from '@tauri-apps/api/core';
 import { clearMocks, mockIPC } from '@tauri-apps/api/mocks';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { GenerationEvent, NewMessage } from '../api/types';
+import type { GenerationEvent, Draft, NewMessage } from '../api/types';
 import { BackendError } from './backend';
 import { tauri } from './tauri';
 
+const half: Draft = { text: 'half', attachments: [{ name: 'a.txt', text: 'x' }], edit: null };
 const hello: NewMessage = { text: 'Hello!', attachments: [], thinking: 'on', system: 'Be kind.' };
 
 afterEach(() => clearMocks());
@@ -50,7 +51,7 @@ describe('the desktop shell', () => {
     await tauri.presetSave(null, 'Kind', 'Be kind.');
     await tauri.presetDelete('p');
     await tauri.draftNew();
-    await tauri.draftSave('c', 'half');
+    await tauri.draftSave('c', half);
     await tauri.notify?.('A', 'B');
     await tauri.attachmentPick();
     await tauri.messageCount('c', hello);
@@ -104,7 +105,7 @@ describe('the desktop shell', () => {
       ['preset_save', { id: null, name: 'Kind', text: 'Be kind.' }],
       ['preset_delete', { id: 'p' }],
       ['draft_new', {}],
-      ['draft_save', { chat_id: 'c', text: 'half' }],
+      ['draft_save', { chat_id: 'c', draft: half }],
       ['notify', { title: 'A', text: 'B' }],
       ['attachment_pick', {}],
       ['message_count', { chat_id: 'c', message: hello }],

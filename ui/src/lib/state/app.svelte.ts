@@ -8,6 +8,7 @@ import type {
   Attachment,
   Chat,
   ChatSummary,
+  Draft,
   ExportFormat,
   Found,
   GenerationEvent,
@@ -19,7 +20,7 @@ import type {
   TokenCount,
 } from '../api/types';
 import { type Backend, BackendError, Unreachable } from '../backend';
-import { MAX_MESSAGE_BYTES, MOST_FILES } from '../backend/files';
+import { kept, MAX_MESSAGE_BYTES, MOST_FILES } from '../backend/files';
 import type { Match } from '../chat/find';
 import { strings } from '../strings';
 import { spoken } from '../markdown/spoken';
@@ -240,13 +241,13 @@ export class App {
   /** What was begun for a chat that does not exist yet, unless something else stands there. */
   private async readNewDraft(): Promise<void> {
     const open = this.open;
-    const bare = () => open.summary === null && open.progress === null && open.draft === '' && !open.dirty;
+    const bare = () => open.summary === null && open.progress === null && untouched(open) && !open.dirty;
     if (!bare()) return;
-    const draft = await this.backend.draftNew().catch(() => '');
-    if (!bare()) return;
-    open.draft = draft;
+    const draft = await this.backend.draftNew().catch(() => null);
+    if (!draft || !bare()) return;
+    takeDraft(open, draft);
     const instead = this.toast?.instead;
-    if (instead?.open === open) instead.draft = draft;
+    if (instead?.open === open) instead.draft = draft.text;
   }
 
   /** Reads again what another window or a restart may have changed. A window that comes to the front says so twice. */
@@ -389,14 +390,17 @@ export class App {
     const { listener, shown } = open;
     try {
       const chat = await this.backend.chatOpen(id);
-      const untouched = open.draft === '' && open.queued.length === 0;
       // Before the chat was there nothing of the draft was seen, so nothing in it was given up.
-      if (untouched && (first || (open.progress === null && !open.dirty))) open.draft = chat.draft;
+      const takes = untouched(open) && (first || (open.progress === null && !open.dirty));
+      if (takes) takeDraft(open, chat.draft);
       // Something was sent meanwhile, and the draft put away with it.
-      if (first && open.listener > 0 && open.draft !== '') this.draftChanged(open);
+      if (first && open.listener > 0 && !untouched(open)) this.draftChanged(open);
       // An answer was begun or another version shown meanwhile: this is how it was before.
       if (open.listener !== listener || open.shown !== shown) return;
       this.show(open, chat);
+      const { edit } = chat.draft;
+      if (first && takes && edit && chat.messages.some((message) => message.id === edit.message_id))
+        open.editing ??= { id: edit.message_id, text: edit.text };
       open.error = null;
       const answer = writing(open);
       if (answer) this.attach(open, answer.id);
@@ -420,7 +424,7 @@ export class App {
     open.system = chat.system;
     open.shown += 1;
     open.partial = false;
-    endEditing(open);
+    this.endEditing(open);
   }
 
   /** Reads the open chat anew, unless an answer keeps it current anyway. */
@@ -625,7 +629,8 @@ export class App {
     const id = open.summary?.id ?? null;
     void this.listen(open, (onEvent) => this.backend.messageSend(id, message, onEvent)).then((taken) => {
       if (taken) {
-        if (id === null) this.backend.draftSave(null, '').catch(() => {});
+        if (id === null)
+          this.backend.draftSave(null, { text: '', attachments: [], edit: null }).catch(() => {});
         open.dirty = true;
         this.saveDraft(open);
         return;
@@ -717,9 +722,7 @@ export class App {
 
   /** What stands in the composer has changed: it is kept and counted when the person pauses. */
   draftChanged(open: Open = this.open): void {
-    open.dirty = true;
-    clearTimeout(open.draftTimer);
-    open.draftTimer = setTimeout(() => this.saveDraft(open), DRAFT_MS);
+    this.editingChanged(open);
     open.count = null;
     if (open !== this.open) return;
     clearTimeout(this.countTimer);
@@ -731,9 +734,21 @@ export class App {
     clearTimeout(open.draftTimer);
     if (!open.dirty) return;
     open.dirty = false;
-    const all = [...open.queued.map((message) => message.text), open.draft].filter((text) => text !== '');
-    // Kept for a crash; where it cannot be, the text still stands in the window.
-    this.backend.draftSave(open.summary?.id ?? null, all.join('\n\n')).catch(() => {});
+    const all = [
+      ...$state.snapshot(open.queued),
+      { text: open.draft, attachments: $state.snapshot(open.attachments) },
+    ];
+    const text = all
+      .map((message) => message.text)
+      .filter((text) => text !== '')
+      .join('\n\n');
+    const attachments = kept(
+      text,
+      all.flatMap((message) => message.attachments),
+    );
+    const edit = open.editing && { message_id: open.editing.id, text: open.editing.text };
+    // Kept for a crash; where it cannot be, it still stands in the window.
+    this.backend.draftSave(open.summary?.id ?? null, { text, attachments, edit }).catch(() => {});
   }
 
   private async count(open: Open): Promise<void> {
@@ -742,6 +757,27 @@ export class App {
     if (bytesOf(message) > MAX_MESSAGE_BYTES) return;
     const count = await this.backend.messageCount(open.summary?.id ?? null, message).catch(() => null);
     if (open.draft.trim() === message.text) open.count = count;
+  }
+
+  /** Opens a message to be changed, or (null) closes the field without. */
+  setEditing(editing: Editing | null): void {
+    this.open.editing = editing;
+    this.editingChanged();
+  }
+
+  /** The app has taken the new version, or the message is otherwise out of sight. Until then what was typed stays. */
+  private endEditing(open: Open): void {
+    const id = open.editing?.id;
+    if (id === undefined || open.messages.some((message) => message.id === id)) return;
+    open.editing = null;
+    this.editingChanged(open);
+  }
+
+  /** What stands in the field of a message that is being changed is kept like what stands in the composer. */
+  editingChanged(open: Open = this.open): void {
+    open.dirty = true;
+    clearTimeout(open.draftTimer);
+    open.draftTimer = setTimeout(() => this.saveDraft(open), DRAFT_MS);
   }
 
   async attachFiles(): Promise<void> {
@@ -830,7 +866,7 @@ export class App {
       open.partial ||= !open.messages.some((message) => message.id === event.after);
     apply(open, event);
     if (event.type === 'started') {
-      endEditing(open);
+      this.endEditing(open);
       this.updateSummary(event.chat, true);
       if (draft && this.open === open) {
         this.backend.attend?.(event.chat.id);
@@ -913,6 +949,16 @@ function isGone(error: unknown): boolean {
   return error instanceof BackendError && error.api.code === 'not_found';
 }
 
+/** Nothing that is to be sent stands here. */
+function untouched(open: Open): boolean {
+  return open.draft === '' && open.attachments.length === 0 && open.queued.length === 0;
+}
+
+function takeDraft(open: Open, draft: Draft): void {
+  open.draft = draft.text;
+  open.attachments = draft.attachments;
+}
+
 /** Bytes of a message with its files. */
 function bytesOf(message: NewMessage): number {
   return new Blob([message.text, ...message.attachments.map((file) => file.text)]).size;
@@ -921,10 +967,4 @@ function bytesOf(message: NewMessage): number {
 /** Whether something stands in a chat that only this window has. */
 function unsent(open: Open): boolean {
   return open.draft !== '' || open.attachments.length > 0 || open.queued.length > 0 || open.editing !== null;
-}
-
-/** The app has taken the new version, or the message is otherwise out of sight. Until then what was typed stays. */
-function endEditing(open: Open): void {
-  const id = open.editing?.id;
-  if (id !== undefined && !open.messages.some((message) => message.id === id)) open.editing = null;
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Chat, ChatSummary, GenerationEvent, Message, NewMessage } from '../api/types';
+import type { Chat, ChatSummary, Draft, GenerationEvent, Message, NewMessage } from '../api/types';
 import { type Backend, BackendError, type OnEvent } from '../backend';
 import { App } from './app.svelte';
 
@@ -31,9 +31,11 @@ const message = (id: string, role: Message['role'], change: Partial<Message> = {
   ...change,
 });
 
+const draft = (text: string): Draft => ({ text, attachments: [], edit: null });
+
 /** An app with chats `a` and `b`, the drafts it keeps, and what is sent to it; each answer says what the test lets it say. */
 class Fake {
-  drafts = new Map<string | null, string>();
+  drafts = new Map<string | null, Draft>();
   saved: [string | null, string][] = [];
   messages = new Map<string, Message[]>([
     ['a', [message('a-question', 'user'), message('a-answer', 'assistant')]],
@@ -57,21 +59,21 @@ class Fake {
         summary: summary(id),
         messages: [...(this.messages.get(id) ?? [])],
         system: '',
-        draft: this.drafts.get(id) ?? '',
+        draft: this.drafts.get(id) ?? draft(''),
       };
       if (this.holdOpen) await this.holdOpen;
       return chat;
     },
-    draftNew: async () => this.drafts.get(null) ?? '',
-    draftSave: async (id: string | null, text: string) => {
-      this.saved.push([id, text]);
-      this.drafts.set(id, text);
+    draftNew: async () => this.drafts.get(null) ?? draft(''),
+    draftSave: async (id: string | null, saved: Draft) => {
+      this.saved.push([id, saved.text]);
+      this.drafts.set(id, saved);
     },
     versionShow: async (id: string): Promise<Chat> => {
       const chat = id.split('-')[0]!;
       const [, ...rest] = this.messages.get(chat) ?? [];
       const messages = [message(id, 'user'), ...rest];
-      return { summary: summary(chat), messages, system: '', draft: '' };
+      return { summary: summary(chat), messages, system: '', draft: draft('') };
     },
     modelLibrary: async () => ({ folder: '', free_bytes: null, files: [], catalogue: [] }),
     messageCount: async () => ({ message: 1, prompt: 1, context_size: 10 }),
@@ -120,7 +122,7 @@ describe('what is being written', () => {
 
   it('for a new chat is there after the page was opened at another chat', async () => {
     const fake = new Fake();
-    fake.drafts.set(null, 'x');
+    fake.drafts.set(null, draft('x'));
     location.hash = '#a';
     await fake.app.start();
     await idle();
@@ -136,7 +138,7 @@ describe('what is being written', () => {
 
   it('is not replaced by nothing when a chat is left before it was read, or could not be', async () => {
     const fake = new Fake();
-    fake.drafts.set('a', 'half a thought');
+    fake.drafts.set('a', draft('half a thought'));
     let answer = () => {};
     fake.holdOpen = new Promise((resolve) => (answer = resolve));
     void fake.app.openChat('a');
@@ -159,7 +161,7 @@ describe('what is being written', () => {
   it('is not replaced by a window that shows the same chat and wrote nothing', async () => {
     const fake = new Fake();
     await fake.app.openChat('a');
-    fake.drafts.set('a', 'of the other window');
+    fake.drafts.set('a', draft('of the other window'));
     await fake.app.openChat('b');
     expect(fake.saved).toEqual([]);
     await fake.app.openChat('a');
@@ -185,7 +187,7 @@ describe('what is being written', () => {
 
   it('stays when it was typed before the chat was there and sent', async () => {
     const fake = new Fake();
-    fake.drafts.set('a', 'of before');
+    fake.drafts.set('a', draft('of before'));
     let answer = () => {};
     fake.holdOpen = new Promise((resolve) => (answer = resolve));
     const opened = fake.app.openChat('a');
@@ -194,7 +196,7 @@ describe('what is being written', () => {
     await opened;
     await vi.advanceTimersByTimeAsync(5000);
     expect(fake.app.open.draft).toBe('of before');
-    expect(fake.drafts.get('a')).toBe('of before');
+    expect(fake.drafts.get('a')?.text).toBe('of before');
   });
 
   it('for a new chat is not lost when a message of another chat is taken', async () => {
@@ -226,6 +228,40 @@ describe('what is being written', () => {
     expect(fake.app.open.draft).toBe('');
     await fake.app.openChat('c');
     expect(fake.app.open.draft).toBe('and more');
+  });
+
+  it('has its files and the open edit after a reload, and neither once they are sent', async () => {
+    const fake = new Fake();
+    await fake.app.openChat('a');
+    fake.app.attachText('a book');
+    fake.app.setEditing({ id: 'a-question', text: 'asked again' });
+    await vi.advanceTimersByTimeAsync(5000);
+    const again = new Fake();
+    again.drafts = fake.drafts;
+    await again.app.openChat('a');
+    const { open } = again.app;
+    expect(open.attachments.map((file) => file.text)).toEqual(['a book']);
+    expect(open.editing).toEqual({ id: 'a-question', text: 'asked again' });
+    again.app.setEditing(null);
+    again.app.send();
+    again.tell(0, 'a', 'started', 'a-answer');
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(again.drafts.get('a')).toEqual(draft(''));
+  });
+
+  it('keeps its text where its files are more than a message may have', async () => {
+    const fake = new Fake();
+    fake.app.open.attachments.push(
+      { name: 'too large', text: 'x'.repeat(2_000_000) },
+      { name: 'two\nlines', text: 'x' },
+      { name: 'fits', text: 'x' },
+    );
+    fake.type('words');
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(fake.drafts.get(null)).toEqual({
+      ...draft('words'),
+      attachments: [{ name: 'fits', text: 'x' }],
+    });
   });
 
   it('has its files still when an answer ends while another chat is looked at', async () => {

@@ -1,9 +1,9 @@
 //! What belongs to chats besides messages: instructions, presets of them, drafts, pins and folders.
 
-use fastar_api::{ChatSummary, Preset};
+use fastar_api::{ChatSummary, Draft, Edit, Preset};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows::{find_chat, new_id};
+use super::rows::{find_chat, from_json, json, new_id};
 use super::{Chats, title};
 use crate::error::{Error, Result};
 
@@ -123,32 +123,65 @@ impl Chats {
     }
 
     /// Keeps what the person has begun to write, in a chat or (none) for a new one.
-    pub(crate) fn save_draft(&self, chat_id: Option<&str>, text: &str) -> Result<()> {
+    pub(crate) fn save_draft(&self, chat_id: Option<&str>, draft: &Draft) -> Result<()> {
         let id = chat_id.unwrap_or_default();
         self.write(|transaction| {
-            if text.is_empty() {
-                transaction.execute("DELETE FROM drafts WHERE chat_id = ?1", [id])
-            } else {
-                transaction.execute(
-                    "INSERT INTO drafts (chat_id, text) VALUES (?1, ?2)
-                     ON CONFLICT (chat_id) DO UPDATE SET text = excluded.text",
-                    params![id, text],
-                )
+            if *draft == Draft::default() {
+                // Its files and its edit go with it.
+                transaction.execute("DELETE FROM drafts WHERE chat_id = ?1", [id])?;
+                return Ok(());
             }
+            transaction.execute(
+                "INSERT INTO drafts (chat_id, text) VALUES (?1, ?2)
+                 ON CONFLICT (chat_id) DO UPDATE SET text = excluded.text",
+                params![id, draft.text],
+            )?;
+            match json(&draft.attachments).filter(|_| !draft.attachments.is_empty()) {
+                // The same files again are not written again.
+                Some(files) => transaction.execute(
+                    "INSERT INTO draft_files (chat_id, attachments) VALUES (?1, ?2)
+                     ON CONFLICT (chat_id) DO UPDATE SET attachments = excluded.attachments
+                     WHERE attachments <> excluded.attachments",
+                    params![id, files],
+                ),
+                None => transaction.execute("DELETE FROM draft_files WHERE chat_id = ?1", [id]),
+            }?;
+            match &draft.edit {
+                Some(edit) => transaction.execute(
+                    "INSERT OR REPLACE INTO draft_edits (chat_id, message_id, text) VALUES (?1, ?2, ?3)",
+                    params![id, edit.message_id, edit.text],
+                ),
+                None => transaction.execute("DELETE FROM draft_edits WHERE chat_id = ?1", [id]),
+            }
+            .map(|_| ())
         })
-        .map(|_| ())
     }
 
     /// What the person has begun to write for a new chat.
-    pub(crate) fn new_draft(&self) -> Result<String> {
+    pub(crate) fn new_draft(&self) -> Result<Draft> {
         self.read(|connection| draft(connection, ""))
     }
 }
 
-pub(super) fn draft(connection: &Connection, chat_id: &str) -> rusqlite::Result<String> {
-    let found: Option<String> = connection
-        .prepare_cached("SELECT text FROM drafts WHERE chat_id = ?1")?
-        .query_row([chat_id], |row| row.get(0))
+pub(super) fn draft(connection: &Connection, chat_id: &str) -> rusqlite::Result<Draft> {
+    let found = connection
+        .prepare_cached(
+            "SELECT drafts.text, attachments, message_id, draft_edits.text FROM drafts
+             LEFT JOIN draft_files USING (chat_id) LEFT JOIN draft_edits USING (chat_id)
+             WHERE chat_id = ?1",
+        )?
+        .query_row([chat_id], |row| {
+            let files: Option<String> = row.get(1)?;
+            let message: Option<String> = row.get(2)?;
+            Ok(Draft {
+                text: row.get(0)?,
+                attachments: files.and_then(|text| from_json(&text)).unwrap_or_default(),
+                edit: match (message, row.get(3)?) {
+                    (Some(message_id), Some(text)) => Some(Edit { message_id, text }),
+                    _ => None,
+                },
+            })
+        })
         .optional()?;
     Ok(found.unwrap_or_default())
 }

@@ -98,6 +98,6 @@ pub(super) fn json(value: &impl Serialize) -> Option<String> {
     serde_json::to_string(value).ok()
 }
 
-fn from_json<T: DeserializeOwned>(text: &str) -> Option<T> {
+pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }

@@ -104,6 +104,19 @@ pub(super) const STEPS: &[Step] = &[
     END;
     INSERT INTO words (rowid, text) SELECT position, text FROM messages WHERE status <> 'writing';
 ",
+    // Beside the text, which is written again with every pause of the person: files are large, and rarely change. They go with their
+    // draft, also where an older version removes it.
+    "
+    CREATE TABLE draft_files (
+        chat_id TEXT PRIMARY KEY REFERENCES drafts (chat_id) ON DELETE CASCADE,
+        attachments TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE draft_edits (
+        chat_id TEXT PRIMARY KEY REFERENCES drafts (chat_id) ON DELETE CASCADE,
+        message_id TEXT NOT NULL,
+        text TEXT NOT NULL
+    ) STRICT;
+",
 ];
 
 /// What every file has had since the first step: the columns that this version reads and writes.

@@ -1,10 +1,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use super::*;
-use fastar_api::{ErrorCode, ExportFormat, Finish, MessageStatus};
+use fastar_api::{Draft, ErrorCode, ExportFormat, Finish, MessageStatus};
 
 const FROZEN_1: &str = include_str!("../../tests/schemas/1.sql");
 const FROZEN_2: &str = include_str!("../../tests/schemas/2.sql");
 const FROZEN_3: &str = include_str!("../../tests/schemas/3.sql");
+const FROZEN_4: &str = include_str!("../../tests/schemas/4.sql");
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
 fn folder() -> tempfile::TempDir {
@@ -86,8 +87,13 @@ fn every_released_shape_becomes_the_newest_one_and_a_copy_of_the_old_file_is_kep
     let newest = folder();
     drop(Chats::open(newest.path(), 1).unwrap());
     let newest = shape(&newest.path().join("chats.db"));
-    assert_eq!(newest.0, 3);
-    for (number, frozen, kept) in [(1, FROZEN_1, 6), (2, FROZEN_2, 2), (3, FROZEN_3, 4)] {
+    assert_eq!(newest.0, 4);
+    for (number, frozen, kept) in [
+        (1, FROZEN_1, 6),
+        (2, FROZEN_2, 2),
+        (3, FROZEN_3, 4),
+        (4, FROZEN_4, 4),
+    ] {
         let folder = folder();
         freeze(folder.path(), frozen);
         let before = shape(&folder.path().join("chats.db"));
@@ -151,7 +157,7 @@ fn a_version_without_versions_of_messages_reads_and_writes_what_is_shown() {
     assert_eq!(texts, ["Frage? 修复", "Dritte Antwort."]);
     assert_eq!(chat.messages[1].versions, ["m2", "old"]);
     assert_eq!(
-        (chat.system.as_str(), chat.draft.as_str()),
+        (chat.system.as_str(), chat.draft.text.as_str()),
         ("Be brief.", "half a sent")
     );
     assert_eq!(chats.show_version("m2").unwrap(), "c1");
@@ -177,7 +183,60 @@ fn a_database_with_versions_opens_with_all_it_holds() {
     assert_eq!(answer.reasoning_ms, Some(1500.0));
     assert_eq!(answer.versions, ["m2", "m4"]);
     assert_eq!(chats.presets().unwrap()[0].name, "Brief");
-    assert_eq!(chats.new_draft().unwrap(), "a new idea");
+    // A draft of before there were files with drafts.
+    let draft = Draft {
+        text: "a new idea".into(),
+        ..Draft::default()
+    };
+    assert_eq!(chats.new_draft().unwrap(), draft);
+}
+
+#[test]
+fn the_files_of_a_draft_are_kept_and_go_with_it_in_an_older_version_too() {
+    let folder = folder();
+    freeze(folder.path(), FROZEN_4);
+    let (chats, notice) = Chats::open(folder.path(), 3000).unwrap();
+    assert_eq!(notice, None);
+    let new = chats.new_draft().unwrap();
+    assert_eq!(
+        (
+            new.text.as_str(),
+            new.attachments[0].name.as_str(),
+            new.attachments[0].text.as_str()
+        ),
+        ("a new idea", "b.txt", "with it")
+    );
+    let edit = chats.chat("c1").unwrap().draft.edit.unwrap();
+    assert_eq!(
+        (edit.message_id.as_str(), edit.text.as_str()),
+        ("m1", "Frage!")
+    );
+    drop(chats);
+
+    // As it was released: it knows of the text only.
+    let older = Connection::open(folder.path().join("chats.db")).unwrap();
+    older
+        .execute_batch(
+            "PRAGMA foreign_keys = ON;
+             INSERT INTO drafts (chat_id, text) VALUES ('c1', 'more') ON CONFLICT (chat_id) DO UPDATE SET text = excluded.text;
+             DELETE FROM drafts WHERE chat_id = '';",
+        )
+        .unwrap();
+    drop(older);
+    let (chats, _) = Chats::open(folder.path(), 3000).unwrap();
+    assert_eq!(chats.new_draft().unwrap(), Draft::default());
+    chats
+        .save_draft(
+            None,
+            &Draft {
+                text: "afresh".into(),
+                ..Draft::default()
+            },
+        )
+        .unwrap();
+    assert_eq!(chats.new_draft().unwrap().attachments, []);
+    let draft = chats.chat("c1").unwrap().draft;
+    assert_eq!((draft.text.as_str(), draft.edit), ("more", Some(edit)));
 }
 
 #[test]
@@ -185,14 +244,14 @@ fn a_step_to_a_new_shape_copies_the_database_first_and_keeps_three_copies() {
     let folder = folder();
     frozen(folder.path());
     let mut steps = schema::STEPS.to_vec();
-    for n in 4..=7 {
+    for n in 5..=8 {
         steps.push(
             [
-                "ALTER TABLE chats ADD COLUMN x3 TEXT",
                 "ALTER TABLE chats ADD COLUMN x4 TEXT",
                 "ALTER TABLE chats ADD COLUMN x5 TEXT",
                 "ALTER TABLE chats ADD COLUMN x6 TEXT",
-            ][n - 4],
+                "ALTER TABLE chats ADD COLUMN x7 TEXT",
+            ][n - 5],
         );
         let (chats, _) = Chats::open_with(folder.path(), &steps, DAY * n as i64).unwrap();
         assert_eq!(chats.chat("c1").unwrap().messages.len(), 4);
@@ -201,12 +260,12 @@ fn a_step_to_a_new_shape_copies_the_database_first_and_keeps_three_copies() {
     assert_eq!(
         names(&backups),
         [
-            "chats-1970-01-06-000000-shape-4.db",
             "chats-1970-01-07-000000-shape-5.db",
             "chats-1970-01-08-000000-shape-6.db",
+            "chats-1970-01-09-000000-shape-7.db",
         ]
     );
-    let copy = Connection::open(backups.join("chats-1970-01-08-000000-shape-6.db")).unwrap();
+    let copy = Connection::open(backups.join("chats-1970-01-09-000000-shape-7.db")).unwrap();
     let (count, shape): (i64, i64) = copy
         .query_row(
             "SELECT count(*), (SELECT user_version FROM pragma_user_version) FROM messages",
@@ -214,7 +273,7 @@ fn a_step_to_a_new_shape_copies_the_database_first_and_keeps_three_copies() {
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .unwrap();
-    assert_eq!((count, shape), (6, 6));
+    assert_eq!((count, shape), (6, 7));
 }
 
 #[cfg(unix)]

@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fastar_api::{
-    AnswerStats, ApiError, Chat, ErrorCode, Message, MessageStatus, NewMessage, Role, Thinking,
-    TokenCount,
+    AnswerStats, ApiError, Attachment, Chat, Draft, ErrorCode, Message, MessageStatus, NewMessage,
+    Role, Thinking, TokenCount,
 };
 use fastar_engine::{Conversation, Event, Sampling};
 use fastar_kernels::threads;
@@ -719,9 +719,20 @@ fn count(n: usize) -> u32 {
 /// Refuses a message that is empty or too long.
 pub(crate) fn check_message(message: &NewMessage) -> Result<()> {
     let files = &message.attachments;
+    check_files(files, "message")?;
+    let bytes: usize = files.iter().map(|file| file.text.len()).sum();
+    match files.iter().find(|file| !file.text.trim().is_empty()) {
+        Some(file) => check_text(&file.text, bytes + message.text.len()),
+        None => check_text(&message.text, bytes + message.text.len()),
+    }?;
+    crate::chats::check_system(&message.system)
+}
+
+/// Refuses too many files, and names that no line of the window could show. A name is only ever shown, never opened.
+fn check_files(files: &[Attachment], of: &str) -> Result<()> {
     if files.len() > MOST_FILES {
         return Err(Error::BadRequest(format!(
-            "The message has {} files, and {MOST_FILES} is the limit.",
+            "The {of} has {} files, and {MOST_FILES} is the limit.",
             files.len()
         )));
     }
@@ -733,12 +744,25 @@ pub(crate) fn check_message(message: &NewMessage) -> Result<()> {
             file.name.chars().take(80).collect::<String>()
         )));
     }
-    let bytes: usize = files.iter().map(|file| file.text.len()).sum();
-    match files.iter().find(|file| !file.text.trim().is_empty()) {
-        Some(file) => check_text(&file.text, bytes + message.text.len()),
-        None => check_text(&message.text, bytes + message.text.len()),
-    }?;
-    crate::chats::check_system(&message.system)
+    Ok(())
+}
+
+/// Refuses a draft with more in it than a message may have. It may be empty.
+pub(crate) fn check_draft(draft: &Draft) -> Result<()> {
+    check_files(&draft.attachments, "draft")?;
+    let files: usize = draft.attachments.iter().map(|file| file.text.len()).sum();
+    let edit = draft.edit.as_ref();
+    for bytes in [
+        files + draft.text.len(),
+        edit.map_or(0, |edit| edit.text.len()),
+    ] {
+        if bytes > MAX_MESSAGE_BYTES {
+            return Err(Error::BadRequest(format!(
+                "The draft has {bytes} bytes, and {MAX_MESSAGE_BYTES} is the limit."
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_text(text: &str, bytes: usize) -> Result<()> {
