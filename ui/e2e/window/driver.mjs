@@ -6,7 +6,7 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, realpathSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const ELEMENT = 'element-6066-11e4-a52e-4f735466cecf';
@@ -19,6 +19,9 @@ export function binary() {
   if (!path) throw new Error('FASTAR_DESKTOP_BIN must name the built desktop program.');
   return realpathSync(path);
 }
+
+/** The command line beside it, which makes a model file of the demo's checkpoint. */
+export const cli = () => join(dirname(binary()), 'fastar');
 
 async function freePort() {
   const server = createServer();

@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { binary, dataFolder, isGone, start, until } from './driver.mjs';
+import { binary, cli, dataFolder, isGone, start, until } from './driver.mjs';
 
 /** Starts the program without a driver, as a person does. */
 function run(t, folder, options = [], environment = {}) {
@@ -99,6 +99,38 @@ test('a file that is opened is asked about and not loaded', async (t) => {
   await until('it is said that the file is no model', () => windows('This file cannot be used').length === 1);
   screenshot('opened-no-model');
   await until('the demo answers', async () => /Demo model/.test(await app.texts('[data-testid=status]')));
+});
+
+test('a model that is opened is asked about, and only a yes loads it and remembers it', async (t) => {
+  const folder = dataFolder(t);
+  const file = join(folder, 'small.fst');
+  execFileSync(cli(), ['convert', '../src-tauri/crates/app/demo', file], { stdio: 'pipe' });
+  const remembered = () => {
+    try {
+      return JSON.parse(readFileSync(join(folder, 'settings.json'), 'utf8')).model;
+    } catch {
+      return undefined;
+    }
+  };
+  const asked = (times) => until('it is asked', () => windows('Use this model').length === times);
+  // The start with the file is the first one here: the question comes over a window that is just being made.
+  run(t, folder, [file]);
+  const [question] = await until('it is asked', () => {
+    const ids = windows('Use this model');
+    return ids.length === 1 && ids;
+  });
+  screenshot('opened-model');
+  xdotool('windowfocus', '--sync', question, 'key', 'Escape');
+  await asked(0);
+  assert.equal(remembered(), undefined);
+
+  const second = run(t, folder, [file]);
+  assert.equal(await second.ended, 0, second.said);
+  await asked(1);
+  assert.equal(remembered(), undefined);
+  xdotool('windowfocus', '--sync', windows('Use this model')[0], 'key', 'Return');
+  await asked(0);
+  await until('it is remembered', () => remembered() === file);
 });
 
 test('the window opens where it was, and never off the screen', async (t) => {
