@@ -4,9 +4,11 @@
 mod scripted;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastar_api::{Condition, DownloadRequest, ErrorCode, Job, JobKind, JobState, ModelState};
+use fastar_app::jobs::{Ended, Leftover, Order, Report, Steering, Workshop};
 use fastar_app::{App, Options};
 use fastar_testkit::hub::{Fault, HubServer};
 use fastar_testkit::{Kind, Synthetic};
@@ -479,4 +481,72 @@ fn a_linked_model_is_listed_with_the_size_of_what_it_leads_to_and_frees_only_the
     std::fs::write(models.join("good.fst"), "x").unwrap();
     let file = app.model_library().unwrap().files.remove(0);
     assert_eq!((file.linked_bytes, file.linked_to), (None, None));
+}
+
+/// The real work, and a file that grows while it is read.
+struct Growing {
+    inner: fastar_app::install::Installer,
+    file: PathBuf,
+}
+
+impl Workshop for Growing {
+    fn work(
+        &self,
+        order: &Order,
+        steering: &Steering,
+        report: &mut dyn FnMut(Report),
+    ) -> Result<Ended, fastar_api::ApiError> {
+        let mut has_grown = false;
+        self.inner.work(order, steering, &mut |said| {
+            if said.phase == fastar_api::JobPhase::Verifying && !has_grown {
+                has_grown = true;
+                let mut file = std::fs::File::options()
+                    .append(true)
+                    .open(&self.file)
+                    .unwrap();
+                std::io::Write::write_all(&mut file, &[0; 4096]).unwrap();
+            }
+            report(said);
+        })
+    }
+
+    fn leftover(&self, folder: &Path, file: &str) -> Option<Leftover> {
+        self.inner.leftover(folder, file)
+    }
+
+    fn discard(&self, folder: &Path, file: &str) -> Result<(), fastar_api::ApiError> {
+        self.inner.discard(folder, file)
+    }
+}
+
+#[test]
+fn a_model_that_grows_while_it_is_checked_is_never_called_whole() {
+    let data = tempfile::tempdir().unwrap();
+    let models = data.path().join("models");
+    std::fs::create_dir(&models).unwrap();
+    let file = models.join("good.fst");
+    let whole = fastar_testkit::tiny(&fastar_testkit::Tiny::default()).convert();
+    let settings = fastar_hub::Settings::default();
+    let app = App::open(Options {
+        workshop: Some(Arc::new(Growing {
+            inner: fastar_app::install::Installer::new(move || settings.clone()),
+            file: file.clone(),
+        })),
+        ..Script::new().options(data.path())
+    })
+    .unwrap();
+    loaded(&app);
+    for begin in [App::model_verify, App::model_repair] {
+        std::fs::copy(whole.path(), &file).unwrap();
+        let id = begin(&app, "good.fst").unwrap().id;
+        let job = || app.job_list().into_iter().find(|job| job.id == id).unwrap();
+        wait_until("the work has ended", || job().state.is_at_rest());
+        let job = job();
+        assert_eq!(job.state, JobState::Failed, "{job:?}");
+        let message = job.error.unwrap().message;
+        assert!(
+            message.contains("was changed while it was checked"),
+            "{message}"
+        );
+    }
 }

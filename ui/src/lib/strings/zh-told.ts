@@ -53,8 +53,7 @@ export const sentences: Record<string, string> = {
   'A repair fetches just what is damaged again.': '修复只会重新下载损坏的部分。',
   'It does not say which repository it was made from, so nothing can be fetched again: download, copy or convert the model again.':
     '它没有写明来自哪个仓库，因此无法重新获取损坏的部分：请重新下载、复制或转换该模型。',
-  '{name} is in use by another FaStar (process {pid}).': '{name} 正被另一个 FaStar（进程 {pid}）使用。',
-  '{name} is in use by another FaStar.': '{name} 正被另一个 FaStar 使用。',
+  '{name} is in use by another FaStar{process}.': '{name} 正被另一个 FaStar{process} 使用。',
   'Close that one, or let it use another model first.': '请先关闭那一个，或让它改用其他模型。',
   'Wait until it is written, or stop it first.': '请等它写完，或先将它停止。',
   'Wait until it is written, or let it be stopped.': '请等它写完，或让它停止。',

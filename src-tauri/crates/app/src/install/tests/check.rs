@@ -71,5 +71,17 @@ fn a_model_of_a_folder_says_where_a_repair_can_come_from() {
         error.message.contains("does not say which repository") && error.message.contains(&command),
         "{error}"
     );
+    // A check offers no repair that would be refused.
+    let verify = Order {
+        kind: JobKind::Verify,
+        ..scene.order()
+    };
+    let error = scene.work_until(&verify, |_| false).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Spoilt);
+    let hint = error.hint.unwrap_or_default();
+    assert!(
+        hint.contains("download, copy or convert the model again"),
+        "{hint}"
+    );
     assert!(scene.hub.requests().is_empty());
 }
