@@ -44,6 +44,7 @@ impl Unit {
 const MOST_SHARE: f64 = 1.02;
 /// Most over least of what rounds find on a computer that does nothing else.
 const MOST_SPREAD: f64 = 1.25;
+const COSTS: &str = "Times and sizes are compared with the least they could be, × says how many times that they are; rates with the most.\n";
 const ABOVE: &str = "A share above 100 % means that the computer became faster between the two measurements it is made of; measure again while nothing else runs.";
 
 /// What the project wants of a line, for its developers.
@@ -145,6 +146,11 @@ impl Line {
         self
     }
 
+    /// Less of it is better, and it is compared with the least there could be.
+    fn is_cost(&self) -> bool {
+        matches!(self.unit, Unit::Seconds | Unit::Bytes)
+    }
+
     /// The same with what could be had at most, and the share of it.
     pub fn of(mut self, limit: f64, share: f64) -> Self {
         (self.limit, self.share) = (Some(limit), Some(share));
@@ -212,8 +218,10 @@ impl Report {
                 line.name.clone(),
                 line.unit.shown(line.value),
                 line.limit.map_or(String::new(), |v| line.unit.shown(v)),
-                line.share
-                    .map_or(String::new(), |s| format!("{:.0} %", 100.0 * s)),
+                line.share.map_or(String::new(), |s| match line.is_cost() {
+                    true => format!("{s:.2} ×"),
+                    false => format!("{:.0} %", 100.0 * s),
+                }),
             ]
         }));
         let width = |column: usize| {
@@ -243,6 +251,13 @@ impl Report {
             }
             text.push_str(line.trim_end());
             text.push('\n');
+        }
+        if self
+            .lines
+            .iter()
+            .any(|line| line.is_cost() && line.share.is_some())
+        {
+            text.push_str(COSTS);
         }
         for note in &self.notes {
             // Writing to a string does not fail.
@@ -363,6 +378,21 @@ Processor time              0.120
 The disk was not measured.
 ";
         assert_eq!(Report::example().table(false), expected);
+    }
+
+    #[test]
+    fn what_costs_is_told_as_so_many_times_the_least() {
+        let mut report = Report::example();
+        report.lines.push(
+            Line::plain("cold", "First token", 3.0, Unit::Seconds)
+                .of(2.0, 1.5)
+                .bar(Bar::most(1.3, None)),
+        );
+        let table = report.table(false);
+        assert!(
+            table.contains("  3.00 s          2.00 s  1.50 ×\nTimes and sizes"),
+            "{table}"
+        );
     }
 
     #[test]

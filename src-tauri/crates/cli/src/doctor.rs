@@ -105,7 +105,7 @@ fn described(seen: &Hardware) -> String {
     } else {
         "NPU        none found; FaStar does not use one yet\n"
     });
-    text.push_str("Speed      not measured here; `fastar bench` measures it\n");
+    text.push_str("Speed      not measured by this command; `fastar bench` measures it\n");
     text
 }
 

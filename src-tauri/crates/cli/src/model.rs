@@ -63,6 +63,12 @@ pub fn threads(options: &ModelOptions) -> usize {
 
 /// Opens a model that will read and write text.
 pub fn open_for_text(options: &ModelOptions) -> Result<Model, Failure> {
+    // Before anything slow, and before a trace is begun.
+    if let Some(path) = file(options.model.as_deref(), options.model_dir.as_deref())?
+        && !fastar_fst::inspect(&path)?.tokenizer
+    {
+        return Err(without_tokenizer(&name(&path)));
+    }
     // Without a home folder there are neither settings nor lists.
     let preferences = Preferences::read().ok();
     if let Some(problem) = preferences.as_ref().and_then(|p| p.problem.as_ref()) {
@@ -72,11 +78,7 @@ pub fn open_for_text(options: &ModelOptions) -> Result<Model, Failure> {
         hot_lists: preferences.and_then(|p| p.hot_lists),
         ..Options::default()
     };
-    let model = open(options, settings)?;
-    if model.engine.facts().has_tokenizer {
-        return Ok(model);
-    }
-    Err(without_tokenizer(&model.name))
+    open(options, settings)
 }
 
 /// What a model file is called.

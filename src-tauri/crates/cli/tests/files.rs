@@ -174,7 +174,7 @@ fn every_command_says_in_one_sentence_why_a_model_cannot_be_used() {
         (version(0x8000_0002), "was interrupted; run `fastar upgrade"),
         (
             version(4),
-            "of version 4. This FaStar reads version 3, and version 2",
+            "of version 4. This FaStar reads version 3, and `fastar upgrade` makes that of version 2",
         ),
         (version(4), "It needs a newer FaStar"),
         (version(0), "of version 0. This FaStar reads version 3"),

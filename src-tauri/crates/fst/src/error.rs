@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// A version this program does not know.
     #[error(
-        "{name} is a model file of version {found}. This FaStar reads version 3, and version 2, which `fastar upgrade` makes version 3 of. {hint}"
+        "{name} is a model file of version {found}. This FaStar reads version 3, and `fastar upgrade` makes that of version 2. {hint}"
     )]
     Version {
         /// The file.

@@ -32,7 +32,7 @@ const ALLOWED = new Set(
   ),
 );
 const ATTRIBUTES = new Set(
-  'class dir href rel draggable role tabindex aria-label aria-hidden type title start scope checked disabled width height viewBox fill stroke stroke-width stroke-linecap stroke-linejoin d'.split(
+  'class dir href rel draggable role tabindex aria-label aria-hidden type title start scope checked disabled width height viewBox fill stroke stroke-width stroke-linecap stroke-linejoin d data-icon'.split(
     ' ',
   ),
 );
