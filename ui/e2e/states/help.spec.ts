@@ -43,11 +43,12 @@ test('the computer is told in words, with the reason where a number may surprise
   await expect(computer).toContainText('58.1 GB may be used now, of 66.6 GB');
   await expect(computer).toContainText('Not found');
   await expect(computer).toContainText('FaStar does not use one yet.');
-  await expect(computer).toContainText('Not measured');
+  await expect(computer.getByText('Speed of the disk').locator('..')).toContainText('6.3 GB/s');
   await open(page, 'smallcomputer', 'This computer');
   await expect(computer).toContainText('It has no AVX2, so computing is slow.');
   await expect(computer).toContainText('granted the time of 1.5 processors');
   await expect(computer).toContainText('an unknown amount may be used now');
+  await expect(computer).toContainText('Not measured');
   await open(page, 'brokenhelp', 'This computer');
   await expect(panel(page)).toContainText('FaStar made a mistake of its own');
 });

@@ -739,6 +739,8 @@ export const en = {
       free: (size: string) => `${size} free`,
       diskSpeed: 'Speed of the disk',
       diskSpeedUnknown: 'Not measured',
+      diskSpeedMeasured:
+        'As it was measured for the first screen; “fastar bench” takes longer and is more exact.',
       diskSpeedWhy: 'The monitor shows what is read while a model writes; “fastar bench” measures it.',
       npu: 'Neural processor',
       npuFound: 'Found',

@@ -739,6 +739,7 @@ export const zh: Strings = {
       free: (size) => `可用 ${size}`,
       diskSpeed: '磁盘速度',
       diskSpeedUnknown: '未测量',
+      diskSpeedMeasured: '这是为首屏的估算而测得的；“fastar bench”耗时更长，也更准确。',
       diskSpeedWhy: '监控会显示模型写回答时的读取量；“fastar bench”可以测量。',
       npu: '神经处理器（NPU）',
       npuFound: '已找到',
