@@ -25,6 +25,21 @@ fn file(folder: &Path) -> Value {
 }
 
 #[test]
+fn a_mirror_whose_bytes_others_can_change_is_told() {
+    let (folder, script) = (tempfile::tempdir().unwrap(), Script::new());
+    let app = script.app(folder.path());
+    let told = |address: &str| {
+        app.setting_set("download_endpoint", &json!(address))
+            .unwrap();
+        get(&app, "download_endpoint").problem
+    };
+    assert!(told("http://mirror.example/hf").is_some_and(|told| told.contains("over http")));
+    assert_eq!(told("https://mirror.example/hf"), None);
+    assert_eq!(told("http://127.0.0.1:8080"), None);
+    assert_eq!(told(""), None);
+}
+
+#[test]
 fn the_file_holds_what_differs_from_the_defaults_and_a_wrong_value_changes_nothing() {
     let (folder, script) = (tempfile::tempdir().unwrap(), Script::new());
     let app = script.app(folder.path());

@@ -612,6 +612,7 @@ fn a_small_stack_of_the_first_thread_is_enough() {
 
 /// How a program ended, and the most memory it had, in bytes.
 #[cfg(target_os = "linux")]
+#[expect(clippy::zombie_processes, reason = "wait4 waits for it")]
 fn measured(arguments: &[&str]) -> (i32, u64) {
     let child = fastar(arguments)
         .stdout(std::process::Stdio::null())

@@ -36,7 +36,7 @@ pub use blocks::{BLOCK, Presence};
 pub use control::{Control, Limiter};
 pub use error::{Error, Result};
 pub use progress::{Phase, Progress};
-pub use proxy::Proxies;
+pub use proxy::{Proxies, is_open};
 pub use set::{Event, Options, Slot, Summary};
 pub use settings::{HUGGING_FACE, Settings, Token};
 pub use snapshot::{RemoteFile, Snapshot, check_repo, check_revision};

@@ -144,6 +144,11 @@ impl Rules {
     }
 }
 
+/// Whether everybody on the way can read and change what comes from there.
+pub fn is_open(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| url.scheme() == "http" && !is_loopback(&url))
+}
+
 fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => {
@@ -161,6 +166,22 @@ fn is_loopback(url: &Url) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_http_to_another_computer_is_open() {
+        for (url, open) in [
+            ("http://mirror.test/hf", true),
+            ("HTTP://10.0.0.1:8080/", true),
+            ("https://mirror.test/hf", false),
+            ("http://127.0.0.1:8080/", false),
+            ("http://[::1]/", false),
+            ("http://localhost/", false),
+            ("mirror.test", false),
+            ("", false),
+        ] {
+            assert_eq!(is_open(url), open, "{url}");
+        }
+    }
 
     fn chosen(variables: &[(&str, &str)], url: &str) -> Option<String> {
         let proxies = Proxies::from_variables(&|name: &str| {

@@ -40,6 +40,8 @@ export const sentences: Record<string, string> = {
     '{file} 无法再增大：此程序最多只能写入 {size} 的文件。',
   '{path} cannot grow: the limit on the size of a file is reached.':
     '{path} 无法再增大：已达到文件大小的上限。',
+  'What comes over http can be read and changed on the way. If this mirror has an https address, use that.':
+    '通过 http:// 传输的内容在途中可能被读取和篡改。如果该镜像有 https:// 地址，请改用它。',
   '{asked} threads were asked for and this program may use {allowed} processors; {started} are started. {best} threads would be faster.':
     '要求 {asked} 个线程，而此程序可使用 {allowed} 个处理器；已启动 {started} 个。{best} 个线程会更快。',
   '{asked} threads were asked for and this program may use {allowed} processors. {best} threads would be faster.':

@@ -16,6 +16,8 @@ use crate::error::{Error, Result, lock};
 use crate::models::Wish;
 use crate::{App, downloads, logs};
 
+const OPEN_MIRROR: &str = "What comes over http can be read and changed on the way. If this mirror has an https address, use that.";
+
 impl App {
     /// Whether the system should tell what ended while nobody looked at the window.
     pub fn notifications_wanted(&self) -> bool {
@@ -46,6 +48,10 @@ impl App {
                     pending: with.is_some_and(|with| part(setting, with) != part(setting, &now)),
                     given: self.given(setting),
                     problem: settings.problem(setting).or_else(|| {
+                        if setting.key == DOWNLOAD_ENDPOINT.key {
+                            return fastar_hub::is_open(&settings.text(setting))
+                                .then(|| OPEN_MIRROR.to_owned());
+                        }
                         // Of the number that is chosen now, not of one that was.
                         let of_now = loaded.as_ref().filter(|loaded| loaded.with == now)?;
                         (setting.key == THREADS.key)
