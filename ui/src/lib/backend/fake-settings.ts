@@ -60,7 +60,7 @@ const rows: Row[] = [
     { kind: 'switch' },
     'live',
     true,
-    'While you look at something else, the system tells when a download has ended or an answer that took long is there.',
+    'While you look at something else, the system tells you when a download has ended or a long answer is ready.',
   ],
   [
     'thinking',

@@ -275,7 +275,7 @@ pub(crate) static NOTIFICATIONS: Setting = Setting {
     kind: Kind::Switch,
     default: Default::Switch(true),
     scope: Scope::Live,
-    help: "While you look at something else, the system tells when a download has ended or an answer that took long is there.",
+    help: "While you look at something else, the system tells you when a download has ended or a long answer is ready.",
 };
 
 pub(crate) static SERVER: Setting = Setting {
