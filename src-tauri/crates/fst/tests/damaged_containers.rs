@@ -57,7 +57,7 @@ fn every_other_version_is_refused_with_what_to_do() {
     for (version, says) in [
         (0u32, "version 0"),
         (1, "version 1"),
-        (4, "Update FaStar"),
+        (4, "needs a newer FaStar: update FaStar"),
         (u32::MAX, "version 4294967295"),
     ] {
         let mut bytes = SMALL.clone();
