@@ -181,7 +181,6 @@ test('in a narrow window, or with large letters, it has the window to itself, an
   await page.keyboard.press('Enter');
   await expect(page.locator('html')).toHaveCSS('font-size', '32px');
   await page.keyboard.press('Escape');
-  // While a dialog is open, the key is not for the window.
   await expect(page.getByRole('dialog')).toHaveCount(0);
   await page.keyboard.press('Control+Shift+m');
   await expect(page.locator('main')).toHaveAttribute('inert', '');

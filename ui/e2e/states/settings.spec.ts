@@ -34,6 +34,22 @@ test('the keyboard reaches the settings, every section, and the chat again', asy
   await expect(page.getByTestId('composer')).toBeFocused();
 });
 
+test('the key that follows Escape is the window’s, however soon', async ({ page }) => {
+  await open(page, 'chosen');
+  // As between two events that were both waiting: what was promised is done, and no task comes between.
+  await page.evaluate(async () => {
+    document.querySelector('dialog')?.requestClose();
+    for (let step = 0; step < 20; step += 1) await Promise.resolve();
+    window.dispatchEvent(
+      new KeyboardEvent('keydown', { key: ',', ctrlKey: true, bubbles: true, cancelable: true }),
+    );
+  });
+  await expect(panel(page)).toBeVisible();
+  await page.keyboard.press('Escape');
+  await expect(panel(page)).toHaveCount(0);
+  await expect(page.getByTestId('app-menu')).toBeFocused();
+});
+
 test('colours and text size count at once', async ({ page }) => {
   await page.emulateMedia({ colorScheme: 'light' });
   await open(page, 'demo');
