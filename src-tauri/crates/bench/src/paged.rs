@@ -73,12 +73,9 @@ impl Paged<'_> {
     pub fn lines(&self, report: &mut Report, says: &mut dyn FnMut(&str)) -> Result<()> {
         says("Measuring the first token from a cold start");
         report.lines.push(self.cold()?);
-        says("Measuring how fast experts come from the disk");
-        self.misses(&mut report.lines)?;
-        says("Measuring answers with disk and processor equally busy");
-        self.balanced(report)?;
-        says("Measuring a prompt that comes from the disk");
-        self.streaming(&mut report.lines)
+        self.misses(&mut report.lines, says)?;
+        self.balanced(report, says)?;
+        self.streaming(&mut report.lines, says)
     }
 
     fn options(&self, cache_bytes: u64, without_guesses: bool) -> Options {
@@ -119,10 +116,14 @@ impl Paged<'_> {
     }
 
     /// Every expert once through the smallest cache there is, with nothing to compute.
-    fn misses(&self, lines: &mut Vec<Line>) -> Result<()> {
+    fn misses(&self, lines: &mut Vec<Line>, says: &mut dyn FnMut(&str)) -> Result<()> {
         let paged = Resident::cold(self.path, &self.options(0, true))?;
         let mut rounds = Vec::new();
-        for _ in 0..self.rounds.min(3) {
+        let all = self.rounds.min(3);
+        for round in 1..=all {
+            says(&format!(
+                "Measuring how fast experts come from the disk, {round} of {all}"
+            ));
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Stopped);
             }
@@ -154,7 +155,7 @@ impl Paged<'_> {
     }
 
     /// A prompt of which most experts come from the disk, with room for those of two layers.
-    fn streaming(&self, lines: &mut Vec<Line>) -> Result<()> {
+    fn streaming(&self, lines: &mut Vec<Line>, says: &mut dyn FnMut(&str)) -> Result<()> {
         let experts = Experts::of(self.path)?;
         let slots = 2 * experts.all / experts.layers.max(1);
         let options = self.options(slots * experts.slot_bytes(), false);
@@ -162,7 +163,11 @@ impl Paged<'_> {
         let mut whole = Whole::beside(self)?;
         let prompt = Test::Prompt(SHORT_PROMPT);
         let mut rounds = Vec::new();
-        for _ in 0..self.rounds.min(3) {
+        let all = self.rounds.min(3);
+        for round in 1..=all {
+            says(&format!(
+                "Measuring a prompt that comes from the disk, {round} of {all}"
+            ));
             let alone = whole.seconds(prompt, self.prompt, self.stop)?;
             let (disk, before) = ((self.disk)()?, counted(&paged)?);
             let seconds = paged.seconds(prompt, self.stop)?;
@@ -178,9 +183,8 @@ impl Paged<'_> {
         }
         let middle = |of: fn(&(Shared, f64)) -> f64| median(rounds.iter().map(of));
         let name = format!(
-            "A prompt of {SHORT_PROMPT} tokens; alone, computing {:.1} s, reading {:.1} s",
-            middle(|r| r.0.computing),
-            middle(|r| r.0.reading)
+            "Reading {SHORT_PROMPT} tokens, {}",
+            of_both(middle(|r| r.0.computing), middle(|r| r.0.reading))
         );
         lines.push(
             Line::plain("pager.prompt", name, middle(|r| r.0.seconds), Unit::Seconds)
@@ -196,7 +200,7 @@ impl Paged<'_> {
     }
 
     /// Answers with a cache of a size with which reading what is missing takes about as long as computing.
-    fn balanced(&self, report: &mut Report) -> Result<()> {
+    fn balanced(&self, report: &mut Report, says: &mut dyn FnMut(&str)) -> Result<()> {
         let experts = Experts::of(self.path)?;
         let mut search = Search::new(experts.fewest, experts.all);
         // If each expert is taken as often. Popular ones are in memory sooner than others, so the first guess is wrong.
@@ -204,9 +208,14 @@ impl Paged<'_> {
         let mut slots = search.nearest((experts.all as f64 * (1.0 - missing)) as u64);
         let mut best: Option<Answered> = None;
         let mut beside = None;
-        for _ in 0..TRIES {
+        for one in 1..=TRIES {
             let Some(now) = slots else { break };
-            let answered = self.answered(now, &experts, &mut beside)?;
+            let what = format!(
+                "Looking for the cache that keeps disk and processor equally busy, size {one}"
+            );
+            let answered = self.answered(now, &experts, &mut beside, &mut |piece| {
+                says(&format!("{what}, {piece} of {PIECES}"));
+            })?;
             let ratio = answered.shared.ratio();
             if best
                 .as_ref()
@@ -235,7 +244,9 @@ impl Paged<'_> {
         slots: u64,
         experts: &Experts,
         beside: &mut Option<Beside>,
+        begins: &mut dyn FnMut(usize),
     ) -> Result<Answered> {
+        begins(1);
         let options = self.options(slots * experts.slot_bytes(), false);
         let mut paged = Resident::cold(self.path, &options)?;
         paged.seconds(Test::Answer(4 * PIECE), self.stop)?;
@@ -250,7 +261,8 @@ impl Paged<'_> {
         };
         let mut shared = Shared::default();
         let before = counted(&paged)?;
-        for _ in 0..PIECES {
+        for piece in 1..=PIECES {
+            begins(piece);
             shared = shared.and(self.piece(&mut paged, &mut beside.whole)?);
         }
         Ok(Answered {
@@ -300,8 +312,7 @@ impl Answered {
         let (slots, shared) = (self.slots, &self.shared);
         let (computing, reading) = (shared.computing, shared.reading);
         let tokens = PIECES * PIECE;
-        let name =
-            format!("{tokens} tokens; alone, computing {computing:.1} s, reading {reading:.1} s");
+        let name = format!("Writing {tokens} tokens, {}", of_both(computing, reading));
         let line = Line::plain("pager.overlap", name, shared.seconds, Unit::Seconds)
             .of(shared.least(), shared.share());
         report.lines.push(match shared.is_balanced() {
@@ -325,6 +336,11 @@ impl Answered {
                 .push(line.of(known, used / known).bar(Bar::most(1.03, None)));
         }
     }
+}
+
+/// With what a time is compared in which disk and processor work at once: it can be no shorter than the longer of both.
+fn of_both(computing: f64, reading: f64) -> String {
+    format!("by computing for {computing:.1} s and reading for {reading:.1} s at once")
 }
 
 /// The experts of a model.

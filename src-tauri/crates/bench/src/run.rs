@@ -143,8 +143,7 @@ pub fn run(
         run.kernels(&mut data, says)?;
     }
     if let Some(resident) = resident.as_mut().filter(|_| wanted(Group::Model)) {
-        says("Measuring answers and prompts");
-        run.model(resident, &data)?;
+        run.model(resident, &data, says)?;
     }
     drop(data);
     if let (Some(resident), Some((command, pairs))) = (&mut resident, &options.peer)
@@ -357,7 +356,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn model(&mut self, resident: &mut Resident, data: &[u8]) -> Result<()> {
+    fn model(
+        &mut self,
+        resident: &mut Resident,
+        data: &[u8],
+        says: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        says("Measuring answers");
         let per_token = resident.about.bytes_per_token as f64 / 1e9;
         let all = &self.teams[self.teams.len() - 1];
         let rounds = self.rounds(|| {
@@ -371,6 +376,7 @@ impl Run<'_> {
         let partly = (!resident.in_memory()).then(|| resident.experts_in_memory());
         let (decode, note) = answers(&rounds, partly.as_deref());
         self.report.notes.extend(note);
+        says("Measuring prompts");
         let rates = self.rounds(|| resident.rate(Test::Prompt(PROMPT), self.stop))?;
         let name = format!("Reading a prompt of {PROMPT} tokens");
         self.report.lines.extend([

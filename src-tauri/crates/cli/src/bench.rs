@@ -82,6 +82,11 @@ fn measure(
         peer: options.peer.clone().map(|command| (command, options.pairs)),
     };
     let needs_model = measured.groups.iter().any(|group| group.needs_model());
+    if !needs_model && (options.keep || options.folder.is_some()) {
+        return Err(Failure::Usage(
+            "--keep and --folder have no effect with this --only, which needs no model; leave them out, or measure more.".into(),
+        ));
+    }
     let given = options.model.as_deref().map(model::called).transpose()?;
     match &given {
         _ if !needs_model => run(None, &measured, stop, progress),

@@ -57,19 +57,40 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
         ));
     }
     let all = trace.shape.layers * trace.shape.experts;
-    let slots: Vec<usize> = match options.slots.as_slice() {
+    let asked: Vec<usize> = match options.slots.as_slice() {
         [] => SIZES
             .iter()
             .map(|part| Slots::Part(*part).of(all))
             .collect(),
         given => given.iter().map(|slots| slots.of(all)).collect(),
     };
-    let rates = compare(&trace, &slots);
+    let rates = compare(&trace, &sizes(&asked, trace.shape.taken, all));
     let text = match options.json {
         true => json(&trace, &rates)?,
         false => table(&trace, &rates),
     };
     Answers::new().write(&text)
+}
+
+/// Those of the sizes asked for that there can be, each once.
+fn sizes(asked: &[usize], fewest: usize, all: usize) -> Vec<usize> {
+    if let Some(size) = asked.iter().find(|size| **size > all) {
+        note(&format!(
+            "fastar: There are {all} experts; instead of {size}, {all} slots are tried."
+        ));
+    }
+    if let Some(size) = asked.iter().find(|size| **size < fewest) {
+        note(&format!(
+            "fastar: A layer takes {fewest} experts at once; instead of {size}, {fewest} slots are tried."
+        ));
+    }
+    let mut sizes = Vec::new();
+    for size in asked.iter().map(|size| (*size).clamp(fewest, all)) {
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    }
+    sizes
 }
 
 fn read(path: &Path) -> Result<Trace, Failure> {
@@ -130,7 +151,8 @@ fn table(trace: &Trace, rates: &[Rates]) -> String {
     }
     text.push_str(
         "\nEach column is a way to choose what leaves: fixed keeps what the first half used most; LRU and LFU let go what was used longest ago\n\
-         and least often; FaStar is the engine's own; Belady knows the future, and no cache can do better.\n",
+         and least often; FaStar is the engine's own; Belady knows the future, and no cache can do better. How high the rates are depends on the model\n\
+         and its use: the more often the same experts come again, the higher.\n",
     );
     text
 }

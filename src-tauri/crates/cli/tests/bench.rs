@@ -286,6 +286,9 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         &["bench", "--pairs", "3"],
         &["bench", "--level", "sse9"],
         &["bench", "--model", "a.fst", "--shape", "tiny"],
+        // Without effect: nothing is made that could be kept.
+        &["bench", "--only", "kernels", "--keep"],
+        &["bench", "--only", "kernels", "--folder", "."],
     ] {
         assert_eq!(run(usage).code, Some(2), "{usage:?}");
     }

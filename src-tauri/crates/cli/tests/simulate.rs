@@ -60,6 +60,33 @@ fn an_invented_trace_is_kept_and_read_to_the_same_result() {
 }
 
 #[test]
+fn sizes_that_cannot_be_are_told_and_each_is_tried_once() {
+    let tried = |slots: &str| {
+        let ran = run(&["simulate", "--tokens", "100", "--slots", slots, "--json"]);
+        let value: Value = serde_json::from_str(&ran.out).unwrap();
+        let rates = value["rates"].as_array().unwrap().clone();
+        let slots: Vec<u64> = rates.iter().map(|r| r["slots"].as_u64().unwrap()).collect();
+        (slots, ran.err)
+    };
+    // 10 % of 43 layers of 256 experts, rounded down.
+    assert_eq!(tried("1100,10%,12,1100"), (vec![1100, 12], String::new()));
+    assert_eq!(
+        tried("100000,100%"),
+        (
+            vec![11008],
+            "fastar: There are 11008 experts; instead of 100000, 11008 slots are tried.\n".into()
+        )
+    );
+    assert_eq!(
+        tried("1,6,2"),
+        (
+            vec![6],
+            "fastar: A layer takes 6 experts at once; instead of 1, 6 slots are tried.\n".into()
+        )
+    );
+}
+
+#[test]
 fn what_is_no_trace_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace");

@@ -345,7 +345,7 @@ fn team(asked: Option<usize>, processors: &Processors) -> Result<(Team, Option<S
     let warning = reason.map(|reason| {
         let asked = counted(wanted, "thread");
         let started = match threads {
-            n if n < wanted => format!("; {n} are started"),
+            n if n < wanted => format!("; {n} are started, for more would only wait"),
             _ => String::new(),
         };
         format!(
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(threads, 16);
         assert_eq!(
             warning,
-            "512 threads were asked for and this program may use 4 processors; 16 are started. 2 threads would be faster."
+            "512 threads were asked for and this program may use 4 processors; 16 are started, for more would only wait. 2 threads would be faster."
         );
         let granted = processors(4, 4, Some(1.5));
         assert_eq!(some(None, &granted), (1, String::new()));
