@@ -18,6 +18,8 @@ pub(crate) enum Error {
     ChatNotFound,
     #[error("This answer does not exist any more.")]
     AnswerNotFound,
+    #[error("This message does not exist any more.")]
+    MessageNotFound,
     #[error("These saved instructions do not exist any more.")]
     PresetNotFound,
     #[error("This model is no longer there.")]
@@ -273,6 +275,7 @@ impl From<Error> for ApiError {
         let (code, hint, details) = match &error {
             Error::ChatNotFound
             | Error::AnswerNotFound
+            | Error::MessageNotFound
             | Error::PresetNotFound
             | Error::ModelNotFound
             | Error::JobNotFound => (ErrorCode::NotFound, None, None),
@@ -396,7 +399,7 @@ fn hub_code(error: &fastar_hub::Error) -> ErrorCode {
         Hub::Denied { .. } => ErrorCode::NoAccess,
         Hub::NotWritable { .. } | Hub::Io { .. } | Hub::Occupied { .. } => ErrorCode::Storage,
         Hub::Setting { .. } | Hub::Name { .. } => ErrorCode::BadRequest,
-        Hub::Busy { .. } => ErrorCode::Busy,
+        Hub::Busy { .. } | Hub::Loaded { .. } => ErrorCode::Busy,
         _ => ErrorCode::Hub,
     }
 }

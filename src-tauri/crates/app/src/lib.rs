@@ -46,7 +46,7 @@ use fastar_engine::Sampling;
 pub use access::ServerWish;
 pub use chats::exchange::MAX_IMPORT_BYTES;
 pub use error::guard;
-pub use generation::Listener;
+pub use generation::{Listener, MAX_MESSAGE_BYTES};
 pub use hardware::hardware;
 pub use library::catalogue::{entries as catalogue, file_of};
 pub use library::{FoundModel, free_bytes};

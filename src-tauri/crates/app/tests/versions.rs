@@ -516,10 +516,12 @@ fn drafts_are_kept_per_chat_with_their_files_and_the_open_edit() {
         }),
         ..draft("")
     };
+    // Without the note of what is going on: it is written beside itself and renamed whenever a thread gets to it.
     let names_in = |folder: &Path| {
         let mut names: Vec<_> = std::fs::read_dir(folder)
             .unwrap()
-            .map(|entry| entry.unwrap().file_name())
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.starts_with("doing."))
             .collect();
         names.sort();
         names
@@ -566,9 +568,13 @@ fn a_draft_with_more_than_a_message_may_have_is_refused_and_the_one_before_stays
         attachments,
         ..draft("12345")
     };
+    let answer = say(&script, "x", app.message_send(None, "a").unwrap());
+    let question = app.chat_open(&answer.chat_id).unwrap().messages[0]
+        .id
+        .clone();
     let edited = Draft {
         edit: Some(Edit {
-            message_id: "m".into(),
+            message_id: question,
             text: "x".repeat(2_000_001),
         }),
         ..draft("")
@@ -589,6 +595,44 @@ fn a_draft_with_more_than_a_message_may_have_is_refused_and_the_one_before_stays
         assert_eq!(app.draft_new().unwrap(), most);
     }
     app.draft_save(None, &with(vec![file("a", 1); 20])).unwrap();
+}
+
+#[test]
+fn a_draft_for_what_is_not_there_is_refused() {
+    let (folder, script) = (folder(), Script::new());
+    let app = script.app(folder.path());
+    let first = say(&script, "x", app.message_send(None, "a").unwrap());
+    let second = say(&script, "x", app.message_send(None, "b").unwrap());
+    let question = |chat: &str| app.chat_open(chat).unwrap().messages[0].id.clone();
+    let (here, elsewhere) = (question(&first.chat_id), question(&second.chat_id));
+    let editing = |message: &str| Draft {
+        edit: Some(Edit {
+            message_id: message.into(),
+            text: "c".into(),
+        }),
+        ..draft("half")
+    };
+    let chat = Some(first.chat_id.as_str());
+    app.draft_save(chat, &editing(&here)).unwrap();
+    for (chat, draft) in [
+        (Some("no such chat"), draft("half")),
+        (Some(""), draft("half")),
+        (chat, editing("no such message")),
+        (chat, editing(&elsewhere)),
+        (None, editing(&here)),
+    ] {
+        let error = app.draft_save(chat, &draft).unwrap_err();
+        assert_eq!(error.code, ErrorCode::NotFound, "{error}");
+    }
+    let kept = app.chat_open(&first.chat_id).unwrap().draft;
+    assert_eq!(kept, editing(&here));
+    assert_eq!(app.draft_new().unwrap(), Draft::default());
+    // Another version of a message is one of the chat as well, shown or not.
+    say(&script, "y", app.message_edit(&here, "d").unwrap());
+    app.draft_save(chat, &editing(&here)).unwrap();
+    app.chat_delete(&first.chat_id).unwrap();
+    let error = app.draft_save(chat, &draft("late")).unwrap_err();
+    assert_eq!(error.code, ErrorCode::NotFound, "{error}");
 }
 
 #[test]

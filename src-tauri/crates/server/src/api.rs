@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use fastar_api::{ApiError, DownloadRequest, Draft, ErrorCode, ExportFormat, NewMessage, Thinking};
-use fastar_app::{App, Listener, MAX_IMPORT_BYTES, guard, unsupported};
+use fastar_app::{App, Listener, MAX_IMPORT_BYTES, MAX_MESSAGE_BYTES, guard, unsupported};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,8 +21,9 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Largest request body in bytes; room for the longest message with every character escaped once.
-pub(crate) const MAX_BODY: usize = 4_000_000;
+/// Largest request body in bytes: room for the longest edit of an answer, or for the longest draft with the longest edit of a message, every
+/// character as `\u0001`.
+const MAX_BODY: usize = 6 * 2 * MAX_MESSAGE_BYTES + 1_000_000;
 /// So much of what is too long is read before it is refused.
 const MOST_DROPPED: usize = 256_000_000;
 /// A request must arrive whole in this time.

@@ -778,6 +778,36 @@ fn errors_have_their_status_and_one_sentence() {
     );
 }
 
+/// As JSON a character takes up to six bytes; that does not make a text longer.
+#[test]
+fn the_longest_texts_are_taken_whatever_they_are_made_of() {
+    let server = Running::new();
+    let mut answer = server.stream(
+        "message_send",
+        &json!({"chat_id": null, "message": {"text": "\"".repeat(2_000_000)}}),
+    );
+    server.script.say("x");
+    server.script.step(Step::End);
+    let chat = match next_event(&mut answer) {
+        Some(GenerationEvent::Started { answer, .. }) => answer.chat_id,
+        other => panic!("{other:?}"),
+    };
+    rest_of(&mut answer);
+    for text in ["\u{1}", "\"", "\\", "\n", "龙"] {
+        let text = text.repeat(2_000_000 / text.len());
+        let opened: fastar_api::Chat = server.post("chat_open", &json!({"id": chat})).json();
+        let draft = json!({
+            "text": text,
+            "attachments": [],
+            "edit": {"message_id": opened.messages[0].id, "text": text},
+        });
+        let saved = server.post("draft_save", &json!({"chat_id": chat, "draft": draft}));
+        assert_eq!(saved.status, 200);
+        let opened: fastar_api::Chat = server.post("chat_open", &json!({"id": chat})).json();
+        assert!(serde_json::to_value(opened.draft).unwrap() == draft);
+    }
+}
+
 #[test]
 fn deeply_nested_json_and_huge_bodies_are_refused_and_the_server_lives() {
     let server = Running::new();
@@ -790,15 +820,15 @@ fn deeply_nested_json_and_huge_bodies_are_refused_and_the_server_lives() {
             assert_eq!(server.post_text("chat_open", &body).status, 400);
         }
     }
-    let text = "a".repeat(4_100_000);
+    let text = "a".repeat(25_100_000);
     let response = server.post(
         "message_send",
         &json!({"chat_id": null, "message": {"text": text}}),
     );
     assert_eq!(response.status, 413);
-    assert!(response.json::<ApiError>().message.contains("4000000"));
+    assert!(response.json::<ApiError>().message.contains("25000000"));
     // Whoever sends much more may send all of it and then reads why it was not taken, as a browser does.
-    let body = "a".repeat(20_000_000);
+    let body = "a".repeat(60_000_000);
     let mut stream = server.connect();
     write!(
         stream,

@@ -1,7 +1,7 @@
 //! What belongs to chats besides messages: instructions, presets of them, drafts, pins and folders.
 
 use fastar_api::{ChatSummary, Draft, Edit, Preset};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::rows::{find_chat, from_json, json, new_id};
 use super::{Chats, title};
@@ -122,45 +122,68 @@ impl Chats {
         }
     }
 
-    /// Keeps what the person has begun to write, in a chat or (none) for a new one.
+    /// Keeps what the person has begun to write, in a chat or (none) for a new one. Refused for a chat that is not there, and with an edit of a
+    /// message that is not in the chat: nobody would ever see it again.
     pub(crate) fn save_draft(&self, chat_id: Option<&str>, draft: &Draft) -> Result<()> {
         let id = chat_id.unwrap_or_default();
         self.write(|transaction| {
-            if *draft == Draft::default() {
-                // Its files and its edit go with it.
-                transaction.execute("DELETE FROM drafts WHERE chat_id = ?1", [id])?;
-                return Ok(());
+            if chat_id.is_some() && find_chat(transaction, id)?.is_none() {
+                return Ok(Err(Error::ChatNotFound));
             }
-            transaction.execute(
-                "INSERT INTO drafts (chat_id, text) VALUES (?1, ?2)
-                 ON CONFLICT (chat_id) DO UPDATE SET text = excluded.text",
-                params![id, draft.text],
-            )?;
-            match json(&draft.attachments).filter(|_| !draft.attachments.is_empty()) {
-                // The same files again are not written again.
-                Some(files) => transaction.execute(
-                    "INSERT INTO draft_files (chat_id, attachments) VALUES (?1, ?2)
-                     ON CONFLICT (chat_id) DO UPDATE SET attachments = excluded.attachments
-                     WHERE attachments <> excluded.attachments",
-                    params![id, files],
-                ),
-                None => transaction.execute("DELETE FROM draft_files WHERE chat_id = ?1", [id]),
-            }?;
-            match &draft.edit {
-                Some(edit) => transaction.execute(
-                    "INSERT OR REPLACE INTO draft_edits (chat_id, message_id, text) VALUES (?1, ?2, ?3)",
-                    params![id, edit.message_id, edit.text],
-                ),
-                None => transaction.execute("DELETE FROM draft_edits WHERE chat_id = ?1", [id]),
+            if let Some(edit) = &draft.edit
+                && !has_message(transaction, id, &edit.message_id)?
+            {
+                return Ok(Err(Error::MessageNotFound));
             }
-            .map(|_| ())
-        })
+            put_draft(transaction, id, draft).map(Ok)
+        })?
     }
 
     /// What the person has begun to write for a new chat.
     pub(crate) fn new_draft(&self) -> Result<Draft> {
         self.read(|connection| draft(connection, ""))
     }
+}
+
+fn put_draft(transaction: &Transaction<'_>, id: &str, draft: &Draft) -> rusqlite::Result<()> {
+    if *draft == Draft::default() {
+        // Its files and its edit go with it.
+        transaction.execute("DELETE FROM drafts WHERE chat_id = ?1", [id])?;
+        return Ok(());
+    }
+    transaction.execute(
+        "INSERT INTO drafts (chat_id, text) VALUES (?1, ?2)
+         ON CONFLICT (chat_id) DO UPDATE SET text = excluded.text",
+        params![id, draft.text],
+    )?;
+    match json(&draft.attachments).filter(|_| !draft.attachments.is_empty()) {
+        // The same files again are not written again.
+        Some(files) => transaction.execute(
+            "INSERT INTO draft_files (chat_id, attachments) VALUES (?1, ?2)
+             ON CONFLICT (chat_id) DO UPDATE SET attachments = excluded.attachments
+             WHERE attachments <> excluded.attachments",
+            params![id, files],
+        ),
+        None => transaction.execute("DELETE FROM draft_files WHERE chat_id = ?1", [id]),
+    }?;
+    match &draft.edit {
+        Some(edit) => transaction.execute(
+            "INSERT OR REPLACE INTO draft_edits (chat_id, message_id, text) VALUES (?1, ?2, ?3)",
+            params![id, edit.message_id, edit.text],
+        ),
+        None => transaction.execute("DELETE FROM draft_edits WHERE chat_id = ?1", [id]),
+    }
+    .map(|_| ())
+}
+
+/// Whether a message is in a chat, shown or as another version.
+fn has_message(connection: &Connection, chat_id: &str, id: &str) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM messages WHERE id = ?2 AND chat_id = ?1)
+                 OR EXISTS (SELECT 1 FROM other_versions WHERE id = ?2 AND chat_id = ?1)",
+        )?
+        .query_row([chat_id, id], |row| row.get(0))
 }
 
 pub(super) fn draft(connection: &Connection, chat_id: &str) -> rusqlite::Result<Draft> {

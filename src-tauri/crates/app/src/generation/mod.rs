@@ -36,7 +36,7 @@ const SAVE_EVERY: Duration = Duration::from_millis(500);
 /// ... and every so many times in a way that survives a power cut.
 const SYNC_EVERY: u32 = 10;
 /// Longest message, its files included, in bytes.
-pub(crate) const MAX_MESSAGE_BYTES: usize = 2_000_000;
+pub const MAX_MESSAGE_BYTES: usize = 2_000_000;
 /// Most files of one message.
 pub(crate) const MOST_FILES: usize = 20;
 /// Most tokens of one answer: a model that repeats itself comes to an end, and the person may let it go on.
