@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use common::fastar;
@@ -93,6 +94,32 @@ fn upgrading_beside_keeps_the_old_files_and_once_is_enough() {
     let (good, text) = says(&["upgrade", path, "--out", path]);
     assert!(!good && text.contains("one of the files"), "{text}");
     assert_eq!(names(folder.path()).len(), 6);
+}
+
+#[test]
+fn a_model_that_is_loaded_is_not_replaced_by_an_upgrade_beside_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = Original::of(&original_checkpoint(5, 2)).save(folder.path());
+    let out = folder.path().join("new.fst");
+    let (path, new) = (path.to_str().unwrap(), out.to_str().unwrap());
+    let (good, text) = says(&["upgrade", path, "--out", new]);
+    assert!(good, "{text}");
+    let (before, there) = (fs::metadata(&out).unwrap(), names(folder.path()));
+    let held = fs::File::open(&out).unwrap();
+    held.try_lock_shared().unwrap();
+    let (good, text) = says(&["upgrade", path, "--out", new]);
+    // The lock is that of this test.
+    let holder = format!("another FaStar (process {})", std::process::id());
+    assert!(
+        !good && text.contains(&format!("{holder} has this model loaded. Close it")),
+        "{text}"
+    );
+    assert_eq!(names(folder.path()), there);
+    assert_eq!(fs::metadata(&out).unwrap().ino(), before.ino());
+    drop(held);
+    let (good, text) = says(&["upgrade", path, "--out", new]);
+    assert!(good, "{text}");
+    assert_ne!(fs::metadata(&out).unwrap().ino(), before.ino());
 }
 
 #[test]

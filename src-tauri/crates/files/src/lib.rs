@@ -4,6 +4,7 @@
 //! would be waited for. Nothing here follows the one or waits for the other. Not here: files that a person names to be read, which may be
 //! links, and folders on the way to a file, which are followed.
 
+pub mod holders;
 mod unwritten;
 
 pub use unwritten::unwritten;

@@ -146,7 +146,7 @@ pub enum Error {
         tensor: String,
     },
     /// The checkpoint folder lacks files or they contradict each other.
-    #[error("{} cannot be converted: {problem}", shown_path(.path))]
+    #[error("{} cannot be used as a checkpoint: {problem}", shown_path(.path))]
     Checkpoint {
         /// The folder or file.
         path: PathBuf,

@@ -49,6 +49,7 @@ impl Writer {
     /// When sizes overflow, the disk has no room, or something is in the way.
     pub fn create(out: &Path, contents: NewContainer) -> Result<Self> {
         let output = Output::prepare(out, &[])?;
+        output.may_begin()?;
         let fail = |problem: &str| Error::Output {
             path: out.to_owned(),
             problem: problem.to_owned(),

@@ -515,3 +515,43 @@ fn a_later_version_goes_on_under_the_name_of_the_one_that_began() {
         "fastar 0.0.9"
     );
 }
+
+#[test]
+fn a_model_that_is_loaded_is_not_replaced_and_the_work_is_kept() {
+    let folder = Folder::written();
+    let expected = undisturbed(&folder);
+    // Another container of the same name.
+    let old = common::small_container();
+    fs::write(folder.out(), &old).unwrap();
+    let loaded = || {
+        let container = Container::open(&folder.out()).unwrap();
+        container.hold();
+        container
+    };
+    // Loaded before the conversion began: nothing is begun.
+    let held = loaded();
+    let error = folder.convert().unwrap_err().to_string();
+    assert!(
+        error.ends_with("this FaStar has this model loaded. Close it, or give another name."),
+        "{error}"
+    );
+    assert!(!partial(&folder).exists());
+    drop(held);
+    // Loaded while it ran: everything is kept, and the same again ends it.
+    let mut conversion = open(&folder);
+    conversion
+        .add_folder(&folder.path, &GO_ON, &mut |_, _, _| {})
+        .unwrap();
+    let held = loaded();
+    let error = finish(conversion).unwrap_err().to_string();
+    assert!(
+        error.ends_with("this FaStar has this model loaded. Close it and do the same again."),
+        "{error}"
+    );
+    assert!(fs::read(folder.out()).unwrap() == old);
+    drop(held);
+    let conversion = open(&folder);
+    assert_eq!(conversion.bytes_done(), conversion.bytes());
+    finish(conversion).unwrap();
+    assert_ended_as(&folder, &expected);
+}

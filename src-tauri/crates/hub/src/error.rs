@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use fastar_files::holders::Holder;
 use fastar_kernels::threads::Refused;
 
 /// Errors of this crate. Whatever happens, bytes that arrived stay on the disk and the next attempt goes on from them.
@@ -144,6 +145,14 @@ pub enum Error {
         path: PathBuf,
         /// Who, if it is a download that left its number.
         pid: Option<u32>,
+    },
+    /// A program has loaded the model that the download would replace.
+    #[error("{holder} has {} loaded, and the download would take its place. Close it and try again; what has arrived is kept.", shown(.path))]
+    Loaded {
+        /// The file.
+        path: PathBuf,
+        /// Who has it.
+        holder: Holder,
     },
     /// Another file lies under the final name.
     #[error("{} exists and is not the file of {repo}. Move it away or choose another folder.", shown(.path))]

@@ -6,6 +6,7 @@
 export const sentences: Record<string, string> = {
   'This chat does not exist any more.': '这个对话已不存在。',
   'This answer does not exist any more.': '这个回答已不存在。',
+  'This message does not exist any more.': '这条消息已不存在。',
   'These saved instructions do not exist any more.': '这些已保存的指令已不存在。',
   'This model is no longer there.': '这个模型已不在原处。',
   'This work is no longer in the list.': '这项任务已不在列表中。',
@@ -42,8 +43,8 @@ export const sentences: Record<string, string> = {
     '{path} 无法再增大：已达到文件大小的上限。',
   'What comes over http can be read and changed on the way. If this mirror has an https address, use that.':
     '通过 http:// 传输的内容在途中可能被读取和篡改。如果该镜像有 https:// 地址，请改用它。',
-  '{asked} threads were asked for and this program may use {allowed} processors; {started} are started. {best} threads would be faster.':
-    '要求 {asked} 个线程，而此程序可使用 {allowed} 个处理器；已启动 {started} 个。{best} 个线程会更快。',
+  '{asked} threads were asked for and this program may use {allowed} processors; {started} are started, for more would only wait. {best} threads would be faster.':
+    '要求 {asked} 个线程，而此程序可使用 {allowed} 个处理器；已启动 {started} 个，再多也只会互相等待。{best} 个线程会更快。',
   '{asked} threads were asked for and this program may use {allowed} processors. {best} threads would be faster.':
     '要求 {asked} 个线程，而此程序可使用 {allowed} 个处理器。{best} 个线程会更快。',
   '{asked} threads were asked for and this program is granted the time of {quota} processors. {best} threads would be faster.':

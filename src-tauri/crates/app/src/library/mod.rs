@@ -14,6 +14,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use fastar_api::{ApiError, Condition, ErrorCode, Library, ModelFile};
+use fastar_files::holders::{self, Holder};
 
 use crate::error::{Error, Result};
 use crate::jobs::Workshop;
@@ -140,39 +141,12 @@ pub(crate) fn delete(folder: &Path, file: &str, workshop: &dyn Workshop) -> Resu
     Ok(freed)
 }
 
-/// Holds the main file of a model alone, if it is there. Whoever has loaded it shares a lock on it, which the kernel takes back when that process
-/// ends, however it ends; where the file system has no locks nobody is known.
+/// Holds the main file of a model alone, if it is there.
 fn alone(path: &Path, name: &str) -> Result<Option<fs::File>> {
-    // What is no file, and a pipe above all, is not opened.
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let Ok(file) = fs::File::open(path) else {
-        return Ok(None);
-    };
-    if !matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)) {
-        return Ok(Some(file));
-    }
     let name = name.to_owned();
-    Err(match holder(&file) {
+    holders::alone(path).map_err(|Holder { pid }| match pid {
         Some(pid) if pid == std::process::id() => Error::ModelInUse { name },
         pid => Error::ModelLoadedElsewhere { name, pid },
-    })
-}
-
-/// A process that has a lock on a file, where the system tells. It only makes a message better.
-fn holder(file: &fs::File) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt as _;
-    let inode = file.metadata().ok()?.ino().to_string();
-    // 1: FLOCK  ADVISORY  READ 4711 08:02:131 0 EOF
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, place, ..] = words.as_slice() else {
-            return None;
-        };
-        let is_it = place.rsplit(':').next() == Some(inode.as_str());
-        pid.parse().ok().filter(|pid| is_it && *pid != 0)
     })
 }
 

@@ -5,6 +5,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use fastar_files::holders;
+
 use super::journal::sync_folder;
 use crate::error::{Error, Result, shown_path};
 use crate::format::MAGIC;
@@ -23,6 +25,14 @@ fn may_be_replaced(path: &Path) -> io::Result<bool> {
         Err(e) => return Err(e),
     };
     Ok(begin.is_empty() || begin == MAGIC)
+}
+
+/// Holds the model that is to be replaced alone, if there is one.
+fn not_loaded(target: &Path, remedy: &str) -> Result<Option<File>> {
+    holders::alone(target).map_err(|holder| Error::Output {
+        path: target.to_owned(),
+        problem: format!("{holder} has this model loaded. {remedy}"),
+    })
 }
 
 /// Where the container will be.
@@ -161,8 +171,15 @@ impl Output {
         self.locked(file)
     }
 
-    /// Puts the whole file under its final name.
+    /// Refuses to begin what would replace a model that a program has loaded: else it would be told only in the end.
+    pub fn may_begin(&self) -> Result<()> {
+        not_loaded(&self.target, "Close it, or give another name.").map(|_| ())
+    }
+
+    /// Puts the whole file under its final name. Refused while a program has the model of that name loaded: it would go on with a file that
+    /// nobody sees any more.
     pub fn finish(&self) -> Result<()> {
+        let _alone = not_loaded(&self.target, "Close it and do the same again.")?;
         fs::rename(&self.partial, &self.target)
             .map_err(|e| Error::io("rename the finished file to", &self.target, e))?;
         sync_folder(&self.target);

@@ -16,11 +16,12 @@
 //!
 //! Every step is on the disk before the next begins, and may be done twice.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::hash::Hasher as _;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use fastar_files::holders;
 use twox_hash::xxhash3_64::Hasher;
 
 use super::disk::Disk;
@@ -107,14 +108,12 @@ fn writable(path: &Path) -> Result<File> {
         .write(true)
         .open(path)
         .map_err(|e| Error::io("write", path, e))?;
-    // Where the file system has no locks there is none.
-    if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        return Err(problem(format!(
+    holders::alone_with(file).map_err(|_| {
+        problem(format!(
             "{} is in use: another program upgrades it, or has it loaded. Try again once that has ended.",
             shown_path(path)
-        )));
-    }
-    Ok(file)
+        ))
+    })
 }
 
 fn sidecar(path: &Path, suffix: &str) -> PathBuf {

@@ -75,6 +75,7 @@ fn beside(
     let mut inputs = vec![path.to_owned()];
     inputs.extend(crate::v2::companions(path));
     let output = Output::prepare(out, &inputs)?;
+    output.may_begin()?;
     let (layers, experts) = from.expert_counts();
     let tensors: Vec<Entry> = from
         .tensors()

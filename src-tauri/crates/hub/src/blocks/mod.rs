@@ -21,10 +21,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use fastar_files::holders;
+
 use crate::{Error, RemoteFile, Result};
 
 pub(crate) use check::Checked;
-use records::{Record, kept, load};
+use records::{Header, Record, kept, load};
 pub(crate) use table::{Cursor, Table};
 
 /// Bytes of a block: the unit of repair, and more than a kill can lose on one connection.
@@ -79,14 +81,19 @@ fn with_name(dest: &Path, before: &str, after: &str) -> PathBuf {
 
 /// What lies at `dest` and beside it, without a lock and without reading the contents.
 pub(crate) fn presence(file: &RemoteFile, dest: &Path) -> Presence {
-    if std::fs::metadata(dest).is_ok_and(|found| found.is_file() && found.len() == file.bytes) {
+    let state = fastar_files::open(&blocks_path(dest), OpenOptions::new().read(true))
+        .and_then(|blocks| load(&blocks));
+    // An older revision of the same length is not it, as in `open`.
+    let is_another =
+        |(header, _): &(Header, Vec<Record>)| !header.describes(file) || header.replaces;
+    if std::fs::metadata(dest).is_ok_and(|found| found.is_file() && found.len() == file.bytes)
+        && !state.as_ref().is_ok_and(is_another)
+    {
         return Presence::Whole;
     }
     let Ok(found) = std::fs::metadata(partial_path(dest)) else {
         return Presence::Absent;
     };
-    let state = fastar_files::open(&blocks_path(dest), OpenOptions::new().read(true))
-        .and_then(|blocks| load(&blocks));
     let bytes = match state {
         Ok((header, records)) if header.describes(file) => records
             .iter()
@@ -138,6 +145,11 @@ pub(crate) fn open(file: &RemoteFile, dest: &Path, recheck: bool) -> Result<Open
             });
         }
     }
+    // Else it would be told only when everything is there.
+    holders::alone(dest).map_err(|holder| Error::Loaded {
+        path: dest.to_owned(),
+        holder,
+    })?;
     let at = partial_path(dest);
     let mut made = OpenOptions::new();
     made.read(true).write(true).create(true).truncate(false);

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fastar_files::holders;
 use twox_hash::xxhash3_64::Hasher;
 
 use super::check::{self, Checked};
@@ -341,6 +342,10 @@ impl Table {
     pub(crate) fn finish(&self) -> Result<()> {
         self.data.sync_all().map_err(self.wrote())?;
         if self.at != self.dest {
+            let _alone = holders::alone(&self.dest).map_err(|holder| Error::Loaded {
+                path: self.dest.clone(),
+                holder,
+            })?;
             std::fs::rename(&self.at, &self.dest)
                 .map_err(|error| Error::io("write", &self.dest, error))?;
         }

@@ -148,3 +148,56 @@ fn a_file_is_not_repaired_while_it_is_checked_and_may_be_checked_twice_at_once()
         "{busy}"
     );
 }
+
+#[test]
+fn a_model_that_is_loaded_is_not_replaced_and_nothing_is_fetched_twice() {
+    let (server, old, folder) = one(3 * MIB);
+    ends_whole(&server, folder.path(), &old);
+    let path = folder.path().join("model.safetensors");
+    let loaded = || {
+        let file = std::fs::File::open(&path).unwrap();
+        file.try_lock_shared().unwrap();
+        file
+    };
+    let new = bytes(3 * MIB, 9);
+    let server = HubServer::start(REPO, "", &[("model.safetensors", new.clone())]);
+    let (hub, snapshot) = hub(&server);
+    // Loaded before the download began: it does not begin.
+    let file = &snapshot.files[0];
+    assert_eq!(fastar_hub::presence(file, &path), Presence::Absent);
+    let held = loaded();
+    let error = fetch(&hub, &snapshot, folder.path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("this FaStar has ") && error.contains("model.safetensors loaded"),
+        "{error}"
+    );
+    assert_eq!(server.data_requests().len(), 0);
+    drop(held);
+    // Loaded while it ran: what came waits under its other name.
+    server.fault("*", Fault::Stall { after: MIB }, 1);
+    let mut held = None;
+    let ended = hub.fetch_set(
+        &snapshot.files,
+        folder.path(),
+        &Options::default(),
+        &Control::new(),
+        |_| {
+            if server.sent() >= MIB {
+                held.get_or_insert_with(loaded);
+            }
+        },
+    );
+    assert!(matches!(ended, Err(Error::Loaded { .. })), "{ended:?}");
+    assert!(std::fs::read(&path).unwrap() == old);
+    assert!(std::fs::read(folder.path().join("model.safetensors.partial")).unwrap() == new);
+    assert_eq!(
+        fastar_hub::presence(file, &path),
+        Presence::Partial(3 * MIB)
+    );
+    drop(held);
+    let summary = fetch(&hub, &snapshot, folder.path()).unwrap();
+    assert_eq!(summary.fetched, 0);
+    holds(folder.path(), &new);
+}

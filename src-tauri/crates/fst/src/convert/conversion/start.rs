@@ -78,12 +78,14 @@ impl Conversion {
                 self.bytes_done = self.parts.bytes;
                 return Ok(());
             }
+            self.output.may_begin()?;
             self.output.check_room(total, 0)?;
             // What a journal without its file says is not so.
             remove(&self.output.journal)?;
             let partial = self.output.create()?;
             return self.begin(partial);
         };
+        self.output.may_begin()?;
         self.output.check_room(total, partial.room())?;
         let length = partial.length().unwrap_or(0);
         if matches!(journal, Err(Unusable::Missing)) && length != 0 && length != total {
