@@ -23,7 +23,7 @@ export function binary() {
 /** The command line beside it, which makes a model file of the demo's checkpoint. */
 export const cli = () => join(dirname(binary()), 'fastar');
 
-async function freePort() {
+export async function freePort() {
   const server = createServer();
   await new Promise((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve));
   const { port } = server.address();
@@ -157,6 +157,21 @@ class App {
 
   async click(selector) {
     await this.ask('POST', `/element/${await this.element(selector)}/click`, {});
+  }
+
+  /** Clicks the button or tab of that name in a part of the page, once it is there and can be clicked. */
+  async press(within, name) {
+    const found = await until(`${name} in ${within}`, () =>
+      this.run(
+        `const parts = document.querySelectorAll(arguments[0]);
+         const controls = [...parts].flatMap((part) => [...part.querySelectorAll('button, [role=tab]')]);
+         const called = (control) => control.getAttribute('aria-label') ?? control.innerText.trim();
+         return controls.find((control) => called(control) === arguments[1] && !control.disabled) ?? null;`,
+        within,
+        name,
+      ),
+    );
+    await this.ask('POST', `/element/${found[ELEMENT]}/click`, {});
   }
 
   /** Types into whatever has the focus in the element. */
