@@ -184,7 +184,11 @@ fn printed(command: &str, stop: &AtomicBool, most: Duration) -> Result<String> {
     let _ = child.wait();
     // Only now: what is left of the group ends with it.
     drop(wanted);
-    printed
+    match printed {
+        // However it ended then, it was ended: who stopped this may have ended it before that was seen here.
+        Err(_) if stop.load(Ordering::Relaxed) => Err(Error::Stopped),
+        printed => printed,
+    }
 }
 
 #[cfg(unix)]
@@ -579,5 +583,14 @@ mod tests {
             assert!(matches!(run.join().unwrap(), Err(Error::Stopped)));
         });
         ends(&pid());
+    }
+
+    #[test]
+    fn what_ended_because_it_was_stopped_has_not_failed() {
+        let stop = AtomicBool::new(true);
+        for command in ["exit 3", "kill -KILL $$", "kill -KILL 0"] {
+            let ended = printed(command, &stop, Duration::from_secs(3600));
+            assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
+        }
     }
 }
