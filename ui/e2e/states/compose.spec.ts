@@ -103,3 +103,84 @@ test('a new folder, saved instructions and a setting wait', async ({ page }) => 
   await enters(page, mirror);
   await expect(page.getByRole('alert')).toHaveCount(0);
 });
+
+interface Dropped {
+  name: string;
+  text?: string;
+  folder?: boolean;
+}
+
+/** Lets files hang over the window, and drops them. A folder cannot be made by a page: it is told as a browser tells one. */
+async function drop(page: Page, files: Dropped[], hangs = false): Promise<void> {
+  await expect(page.getByTestId('composer')).toBeVisible();
+  await page.evaluate(
+    ([files, hangs]) => {
+      const transfer = new DataTransfer();
+      for (const { name, text } of files) transfer.items.add(new File([text ?? ''], name));
+      const folders = files.map(({ name, folder }) => ({
+        webkitGetAsEntry: () => ({ name, isDirectory: folder === true }),
+      }));
+      for (const type of hangs ? ['dragenter', 'dragover'] : ['dragenter', 'dragover', 'drop']) {
+        const event = new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true });
+        Object.defineProperty(transfer, 'items', { value: folders, configurable: true });
+        document.querySelector('main')?.dispatchEvent(event);
+        if (!event.defaultPrevented) throw new Error(`the browser would have taken the files at ${type}`);
+      }
+    },
+    [files, hangs] as const,
+  );
+}
+
+test('text files that are dropped on the window go along, each with its size and tokens', async ({
+  page,
+}) => {
+  await page.goto('/?fake=demo');
+  const target = page.getByTestId('drop-target');
+  await drop(page, [{ name: 'a.txt', text: 'x'.repeat(400) }], true);
+  await expect(target).toHaveText('Drop text files here to attach them');
+  await page.evaluate(() =>
+    document.querySelector('main')?.dispatchEvent(new DragEvent('dragleave', { bubbles: true })),
+  );
+  await expect(target).toHaveCount(0);
+  await drop(page, [
+    { name: 'a.txt', text: 'x'.repeat(400) },
+    { name: 'notes.md', text: 'y'.repeat(2000) },
+  ]);
+  await expect(target).toHaveCount(0);
+  // Of the fake app a token is four letters.
+  await expect(page.getByTestId('attachment')).toHaveText([
+    /^a\.txt 400 B, 100 tokens/,
+    /^notes\.md 2\.0 kB, 500 tokens/,
+  ]);
+  await page.getByTestId('composer').fill('What is in these?');
+  await expect(page.getByTestId('attachment').first()).toContainText('100 tokens');
+  await expect(page.getByTestId('composer')).toBeFocused();
+});
+
+test('what cannot be attached is said by name, and nothing else happens', async ({ page }) => {
+  await page.goto('/?fake=demo');
+  for (const [files, words] of [
+    [
+      [{ name: 'work', folder: true }],
+      'work is a folder. Drop the text files in it instead, up to 20 at once.',
+    ],
+    [
+      [{ name: 'v4.fst', text: 'x' }],
+      'v4.fst is a model, not a text. Models are chosen in the Models panel.',
+    ],
+    [[{ name: 'cat.png', text: 'a\0b' }], 'cat.png is not a text file'],
+    [[{ name: 'big.txt', text: 'x'.repeat(2_000_001) }], 'big.txt has 2,000,001 bytes'],
+  ] as [Dropped[], string][]) {
+    await drop(page, files);
+    await expect(page.getByRole('alert')).toContainText(words);
+    await expect(page.getByTestId('attachment')).toHaveCount(0);
+  }
+  // Under a dialog there is nothing to drop on, and still the browser does not leave for the file.
+  await page.keyboard.press('Control+,');
+  await expect(page.getByTestId('settings-panel')).toBeVisible();
+  await drop(page, [{ name: 'a.txt', text: 'x' }], true);
+  await expect(page.getByTestId('drop-target')).toHaveCount(0);
+  await drop(page, [{ name: 'a.txt', text: 'x' }]);
+  await page.keyboard.press('Escape');
+  await expect(page.getByTestId('attachment')).toHaveCount(0);
+});

@@ -124,6 +124,15 @@ test('a full disk is told and the text stays', async ({ page }) => {
   await send(page, 'Hello!');
   await expect(page.getByRole('alert')).toContainText('is full');
   await expect(page.getByTestId('composer')).toHaveValue('Hello!');
+  // Nor is it kept for the next start, which is told where one types until it is.
+  const note = page.getByTestId('composer-note');
+  await expect(note).toHaveText(
+    'What you are writing is only in this window at the moment. The disk is full: nothing more can be saved in /home/you/.local/share/fastar/chats.db.',
+  );
+  await page.evaluate(() => window.dispatchEvent(new Event('fake-go-on')));
+  await page.getByTestId('composer').pressSequentially('!');
+  await expect(note).toHaveText('');
+  await expect(page.getByTestId('composer')).toHaveValue('Hello!!');
 });
 
 test('reading a long prompt shows how far it is, and Escape stops it', async ({ page }) => {

@@ -21,6 +21,8 @@ export interface Scenario {
   noAccess?: boolean;
   /** Refuses every message with this. */
   refuses?: ApiError;
+  /** Keeps no draft, until the page is told to go on. */
+  refusesDraft?: ApiError;
   /** Fails every answer with this after some words; when the context is full, before the first. */
   failsInAnswer?: ApiError;
   queued?: number;
@@ -325,7 +327,13 @@ export const scenarios: Record<string, Scenario> = {
       details: null,
     },
   },
-  diskfull: { refuses: full },
+  diskfull: {
+    refuses: full,
+    refusesDraft: {
+      ...full,
+      message: 'The disk is full: nothing more can be saved in /home/you/.local/share/fastar/chats.db.',
+    },
+  },
   fullbranches: { flash: true, refuses: full, chats: branches },
   failsinanswer: {
     failsInAnswer: {

@@ -48,7 +48,11 @@ function noted<T extends object>(methods: T, before: () => void): T {
 /** An answer stays at each of `holds` (characters, rising) until the page gets the event `fake-go-on`. */
 export function fake(name: string, holds: number[] = []): Backend {
   const scenario: Scenario = scenarios[name] ?? {};
-  window.addEventListener(GO_ON, () => holds.shift());
+  let { refusesDraft } = scenario;
+  window.addEventListener(GO_ON, () => {
+    holds.shift();
+    refusesDraft = undefined;
+  });
   const stops = new Set<string>();
   let ids = 0;
   const id = () => `fake-${(ids += 1)}`;
@@ -273,6 +277,7 @@ export function fake(name: string, holds: number[] = []): Backend {
       return copy(chats.newDraft);
     },
     async draftSave(chatId, draft) {
+      if (refusesDraft) throw new BackendError(refusesDraft);
       if (chatId === null) chats.newDraft = copy(draft);
       else chats.tree(chatId).draft = copy(draft);
     },

@@ -2,6 +2,7 @@
  * The state of the window: which model, which chats, which conversation is open, what is being written. Every change
  * comes from the app's own answers; the interface only asks.
  */
+import { SvelteMap } from 'svelte/reactivity';
 import type {
   ApiError,
   AppInfo,
@@ -20,7 +21,7 @@ import type {
   TokenCount,
 } from '../api/types';
 import { type Backend, BackendError, Unreachable } from '../backend';
-import { kept, MAX_MESSAGE_BYTES, MOST_FILES } from '../backend/files';
+import { kept, MAX_MESSAGE_BYTES, MOST_FILES, readTexts } from '../backend/files';
 import type { Match } from '../chat/find';
 import { strings } from '../strings';
 import { spoken } from '../markdown/spoken';
@@ -42,6 +43,8 @@ const UNDO_MS = 10_000;
 const TWICE_MS = 100;
 /** After the last key, what was typed is kept by the app, and its tokens are counted. */
 const DRAFT_MS = 700;
+/** A draft that could not be kept is tried again after this, typed on or not. */
+const AGAIN_MS = 10_000;
 
 /** A message that is being edited, and what it has become so far. */
 export interface Editing {
@@ -60,8 +63,12 @@ class Open implements Conversation {
    *  read, or that another window has written, is not replaced by nothing. */
   dirty = false;
   draftTimer: ReturnType<typeof setTimeout> | undefined;
+  /** Why what stands here is not kept by the app at the moment. */
+  unkept = $state<ApiError | null>(null);
   /** Files that go with it. */
   attachments = $state<Attachment[]>([]);
+  /** Tokens of each file that was counted, by the app's `fileKey`. */
+  fileTokens = new SvelteMap<string, number>();
   /** Sent while an answer was being written: they go one after the other when it is done. */
   queued = $state<NewMessage[]>([]);
   /** Instructions before the conversation. */
@@ -439,7 +446,7 @@ export class App {
     const id = open.summary?.id ?? '';
     if (open.progress !== null && id !== '') this.busy[id] = true;
     if (open.progress !== null || unsent(open)) this.kept.set(id, open);
-    this.saveDraft(open);
+    void this.saveDraft(open);
   }
 
   /** Asks for the title field of the open chat. False when there is no row to show it. */
@@ -632,7 +639,7 @@ export class App {
         if (id === null)
           this.backend.draftSave(null, { text: '', attachments: [], edit: null }).catch(() => {});
         open.dirty = true;
-        this.saveDraft(open);
+        void this.saveDraft(open);
         return;
       }
       open.messages = open.messages.filter((other) => !isProvisional(other));
@@ -730,7 +737,7 @@ export class App {
     this.countTimer = setTimeout(() => void this.count(open), DRAFT_MS);
   }
 
-  private saveDraft(open: Open): void {
+  private async saveDraft(open: Open): Promise<void> {
     clearTimeout(open.draftTimer);
     if (!open.dirty) return;
     open.dirty = false;
@@ -747,8 +754,21 @@ export class App {
       all.flatMap((message) => message.attachments),
     );
     const edit = open.editing && { message_id: open.editing.id, text: open.editing.text };
-    // Kept for a crash; where it cannot be, it still stands in the window.
-    this.backend.draftSave(open.summary?.id ?? null, { text, attachments, edit }).catch(() => {});
+    const empty = text === '' && attachments.length === 0 && edit === null;
+    try {
+      await this.backend.draftSave(open.summary?.id ?? null, { text, attachments, edit });
+      open.unkept = null;
+    } catch (error) {
+      const why = failure(error);
+      // Of a chat or a message that is gone nothing is to be kept.
+      if (why.code === 'not_found') return;
+      // It still stands in the window. That the app cannot be reached is told elsewhere.
+      open.unkept = empty || error instanceof Unreachable ? null : why;
+      // What was typed meanwhile has its own time.
+      if (open.dirty) return;
+      open.dirty = true;
+      open.draftTimer = setTimeout(() => void this.saveDraft(open), AGAIN_MS);
+    }
   }
 
   private async count(open: Open): Promise<void> {
@@ -757,6 +777,24 @@ export class App {
     if (bytesOf(message) > MAX_MESSAGE_BYTES) return;
     const count = await this.backend.messageCount(open.summary?.id ?? null, message).catch(() => null);
     if (open.draft.trim() === message.text) open.count = count;
+    for (const file of message.attachments) {
+      const key = this.fileKey(file);
+      if (open.fileTokens.has(key)) continue;
+      const alone = { ...message, text: '', attachments: [file] };
+      const counted = await this.backend.messageCount(null, alone).catch(() => null);
+      if (!counted) return;
+      open.fileTokens.set(key, counted.message);
+    }
+  }
+
+  /** What a file of the open draft takes of the context; null before it is counted. */
+  tokensOf(file: Attachment): number | null {
+    return this.open.fileTokens.get(this.fileKey(file)) ?? null;
+  }
+
+  /** Models count differently; two files of a name may differ in their text, and two of a text in their name. */
+  private fileKey(file: Attachment): string {
+    return [this.modelInUse?.name, file.name, file.text].join('\0');
   }
 
   /** Opens a message to be changed, or (null) closes the field without. */
@@ -777,15 +815,31 @@ export class App {
   editingChanged(open: Open = this.open): void {
     open.dirty = true;
     clearTimeout(open.draftTimer);
-    open.draftTimer = setTimeout(() => this.saveDraft(open), DRAFT_MS);
+    open.draftTimer = setTimeout(() => void this.saveDraft(open), DRAFT_MS);
   }
 
   async attachFiles(): Promise<void> {
+    await this.take(() => this.backend.attachmentPick());
+  }
+
+  /** Attaches what was dropped on the window; `folders` are those of its names that are none of files. */
+  async attachDropped(files: File[], folders: string[]): Promise<void> {
+    const model = files.find(({ name }) => name.endsWith('.fst'))?.name;
+    if (folders[0] !== undefined) {
+      this.open.error = refusal(strings.attach.dropFolder(folders[0], MOST_FILES));
+    } else if (model !== undefined) {
+      this.open.error = refusal(strings.attach.dropModel(model));
+    } else {
+      await this.take(() => readTexts(files));
+    }
+  }
+
+  private async take(read: () => Promise<Attachment[]>): Promise<void> {
     const open = this.open;
     open.error = null;
     try {
-      open.attachments.push(...(await this.backend.attachmentPick()));
-      this.draftChanged();
+      open.attachments.push(...(await read()));
+      this.draftChanged(open);
     } catch (error) {
       if (!(error instanceof Unreachable)) open.error = failure(error);
     }

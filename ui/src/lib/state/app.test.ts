@@ -43,6 +43,8 @@ class Fake {
   ]);
   sent: { chatId: string | null; message: NewMessage; tell: OnEvent }[] = [];
   refuses: BackendError | null = null;
+  /** Why no draft is kept. */
+  keepsNone: BackendError | null = null;
   /** Set to hold the answers to `chatOpen`. */
   holdOpen: Promise<void> | null = null;
 
@@ -67,6 +69,7 @@ class Fake {
     draftNew: async () => this.drafts.get(null) ?? draft(''),
     draftSave: async (id: string | null, saved: Draft) => {
       this.saved.push([id, saved.text]);
+      if (this.keepsNone) throw this.keepsNone;
       this.drafts.set(id, saved);
     },
     versionShow: async (id: string): Promise<Chat> => {
@@ -119,6 +122,42 @@ describe('what is being written', () => {
     location.hash = '';
   });
   afterEach(() => vi.useRealTimers());
+
+  it('is told while it cannot be kept, and kept as soon as that is possible', async () => {
+    const fake = new Fake();
+    await fake.app.start();
+    await fake.app.openChat('a');
+    const message = 'The disk is full.';
+    fake.keepsNone = new BackendError({ code: 'no_space', message, hint: null, details: null });
+    fake.type('half');
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(fake.app.open.unkept?.message).toBe(message);
+    // Nothing is lost by it, and nobody has to type for it to be tried again.
+    fake.keepsNone = null;
+    await vi.advanceTimersByTimeAsync(11_000);
+    expect(fake.saved).toEqual([
+      ['a', 'half'],
+      ['a', 'half'],
+    ]);
+    expect([fake.app.open.unkept, fake.app.open.draft]).toEqual([null, 'half']);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(fake.saved).toHaveLength(2);
+  });
+
+  it('is not told of where nothing stands, nor in a chat that is gone', async () => {
+    const fake = new Fake();
+    await fake.app.start();
+    await fake.app.openChat('a');
+    const refusal = { message: 'x', hint: null, details: null };
+    fake.keepsNone = new BackendError({ code: 'not_found', ...refusal });
+    fake.type('half');
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect([fake.app.open.unkept, fake.saved.length]).toEqual([null, 1]);
+    fake.keepsNone = new BackendError({ code: 'no_space', ...refusal });
+    fake.type('');
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(fake.app.open.unkept).toBe(null);
+  });
 
   it('for a new chat is there after the page was opened at another chat', async () => {
     const fake = new Fake();

@@ -115,6 +115,7 @@ export const en = {
     thinkingHelp:
       'Whether the model thinks before it answers. Changing to or from the most thinking makes it read the whole conversation again.',
     tokens: (n: number) => some(n, 'token', 'tokens'),
+    unkept: (why: string) => `What you are writing is only in this window at the moment. ${why}`,
     contextWarning: (percent: number) =>
       `With this message the context is ${percent} % full. When it is full, answers end early: start a new chat for a new subject.`,
     contextOver: (over: number, size: number) =>
@@ -133,6 +134,10 @@ export const en = {
     pick: 'Attach text files',
     list: 'Attached files',
     remove: (name: string) => `Remove ${name}`,
+    drop: 'Drop text files here to attach them',
+    dropFolder: (name: string, most: number) =>
+      `${name} is a folder. Drop the text files in it instead, up to ${count(most)} at once.`,
+    dropModel: (name: string) => `${name} is a model, not a text. Models are chosen in the Models panel.`,
     pasted: (n: number) => `Pasted text${n === 1 ? '' : ` ${n}`}.txt`,
     size: (size: number, tokens: number | null) =>
       tokens === null ? bytes(size) : `${bytes(size)}, ${count(tokens)} tokens`,

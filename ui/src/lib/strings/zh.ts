@@ -139,6 +139,7 @@ export const zh: Strings = {
     noThinking: '演示模型不会先思考',
     thinkingHelp: '模型在回答前是否思考。切换到“深度思考”或从它切换出来，模型都要重新读取整个对话。',
     tokens: (n) => `${count(n)} 个 token`,
+    unkept: (why) => `您正在输入的内容目前只在此窗口中。${why}`,
     contextWarning: (percent) =>
       `加上这条消息，上下文已用 ${percent}%。用满后回答会提前结束：换个话题时请开始新对话。`,
     contextOver: (over, size) =>
@@ -157,6 +158,9 @@ export const zh: Strings = {
     pick: '添加文本文件',
     list: '已添加的文件',
     remove: (name) => `移除 ${name}`,
+    drop: '将文本文件拖放到此处即可添加',
+    dropFolder: (name, most) => `${name} 是文件夹。请改为拖放其中的文本文件，一次最多 ${count(most)} 个。`,
+    dropModel: (name) => `${name} 是模型，不是文本。模型在“模型”面板中选择。`,
     pasted: (n) => `粘贴的文本${n === 1 ? '' : ` ${n}`}.txt`,
     size: (size, tokens) => (tokens === null ? bytes(size) : `${bytes(size)}，${count(tokens)} 个 token`),
     show: (name) => `显示 ${name}`,
