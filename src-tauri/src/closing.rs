@@ -9,6 +9,7 @@ use fastar_app::App;
 use tauri::AppHandle;
 
 use crate::dialogs;
+use crate::words::{Words, words};
 
 /// What becomes of the wish to close the window.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ enum Verdict {
 }
 
 /// Decides from what the app is doing. `resume_at_start`: downloads go on by themselves at the next start.
-fn verdict(jobs: &[Job], resume_at_start: bool, asking: bool) -> Verdict {
+fn verdict(jobs: &[Job], resume_at_start: bool, asking: bool, words: &Words) -> Verdict {
     if asking {
         return Verdict::Wait;
     }
@@ -38,27 +39,12 @@ fn verdict(jobs: &[Job], resume_at_start: bool, asking: bool) -> Verdict {
         .filter(at_work)
         .map(|job| job.title.as_str())
         .collect();
-    let (what, goes_on) = match titles.as_slice() {
-        [] => return Verdict::Close,
-        [title] => (
-            format!("{title} is being downloaded."),
-            "the download goes on",
-        ),
-        [title, others @ ..] => (
-            format!(
-                "{title} is being downloaded, and {} more will be.",
-                others.len()
-            ),
-            "the downloads go on",
-        ),
-    };
-    let then = match resume_at_start {
-        true => "when FaStar is started again.",
-        false => "when you resume it after the next start.",
-    };
-    Verdict::Ask(format!(
-        "{what} What has arrived is kept, and {goes_on} {then}"
-    ))
+    match titles.as_slice() {
+        [] => Verdict::Close,
+        [title, others @ ..] => {
+            Verdict::Ask((words.downloading)(title, others.len(), resume_at_start))
+        }
+    }
 }
 
 /// The question, as far as it is on the screen.
@@ -72,7 +58,7 @@ impl Closing {
     pub(crate) fn may_close(&self, handle: &AppHandle, app: &App) -> bool {
         let asking = self.asking.load(Ordering::Relaxed);
         let resume_at_start = app.resumes_downloads();
-        match verdict(&app.job_list(), resume_at_start, asking) {
+        match verdict(&app.job_list(), resume_at_start, asking, words(handle)) {
             Verdict::Close => true,
             Verdict::Wait => false,
             Verdict::Ask(question) => {
@@ -93,6 +79,10 @@ impl Closing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn verdict(jobs: &[Job], resume_at_start: bool, asking: bool) -> Verdict {
+        super::verdict(jobs, resume_at_start, asking, &crate::words::ENGLISH)
+    }
 
     fn job(kind: JobKind, state: JobState, phase: Option<JobPhase>, title: &str) -> Job {
         Job {

@@ -9,35 +9,40 @@ use tauri_plugin_dialog::{
     DialogExt, FilePath, MessageDialogBuilder, MessageDialogButtons, MessageDialogKind,
 };
 
+use crate::words::words;
+
 /// Lets the person pick a model file; none when the dialog was closed.
 pub(crate) async fn pick_model(window: &WebviewWindow) -> Option<PathBuf> {
+    let words = words(window.app_handle());
     let dialog = window
         .dialog()
         .file()
         .set_parent(window)
-        .set_title("Choose a model")
-        .add_filter("FaStar models", &["fst"]);
+        .set_title(words.choose_model)
+        .add_filter(words.models, &["fst"]);
     picked(|answer| dialog.pick_file(answer)).await
 }
 
 /// Lets the person pick the folder for models; none when the dialog was closed.
 pub(crate) async fn pick_folder(window: &WebviewWindow) -> Option<PathBuf> {
+    let words = words(window.app_handle());
     let dialog = window
         .dialog()
         .file()
         .set_parent(window)
-        .set_title("Choose the folder for models")
+        .set_title(words.choose_folder)
         .set_can_create_directories(true);
     picked(|answer| dialog.pick_folder(answer)).await
 }
 
 /// Lets the person pick text files to send; none when the dialog was closed.
 pub(crate) async fn pick_texts(window: &WebviewWindow) -> Vec<PathBuf> {
+    let words = words(window.app_handle());
     let dialog = window
         .dialog()
         .file()
         .set_parent(window)
-        .set_title("Attach text files");
+        .set_title(words.attach);
     answered(|answer| dialog.pick_files(answer))
         .await
         .unwrap_or_default()
@@ -48,22 +53,24 @@ pub(crate) async fn pick_texts(window: &WebviewWindow) -> Vec<PathBuf> {
 
 /// Lets the person pick a file of exported chats; none when the dialog was closed.
 pub(crate) async fn pick_chats(window: &WebviewWindow) -> Option<PathBuf> {
+    let words = words(window.app_handle());
     let dialog = window
         .dialog()
         .file()
         .set_parent(window)
-        .set_title("Import chats")
-        .add_filter("Chats exported from FaStar", &["json"]);
+        .set_title(words.import)
+        .add_filter(words.exported, &["json"]);
     picked(|answer| dialog.pick_file(answer)).await
 }
 
 /// Lets the person say where a file goes; none when the dialog was closed.
 pub(crate) async fn save_as(window: &WebviewWindow, name: &str) -> Option<PathBuf> {
+    let words = words(window.app_handle());
     let dialog = window
         .dialog()
         .file()
         .set_parent(window)
-        .set_title("Export chat")
+        .set_title(words.export)
         .set_file_name(name)
         .set_can_create_directories(true);
     picked(|answer| dialog.save_file(answer)).await
@@ -94,14 +101,15 @@ pub(crate) fn ask_to_close(
     question: &str,
     answer: impl FnOnce(bool) + Send + 'static,
 ) {
+    let words = words(handle);
     let dialog = handle
         .dialog()
         .message(question)
-        .title("Close FaStar?")
+        .title(words.close_title)
         .kind(MessageDialogKind::Warning)
         .buttons(MessageDialogButtons::OkCancelCustom(
-            "Close FaStar".into(),
-            "Keep downloading".into(),
+            words.close.into(),
+            words.keep_downloading.into(),
         ));
     over_the_window(handle, dialog).show(answer);
 }
@@ -112,25 +120,23 @@ pub(crate) fn cannot_start(handle: &AppHandle, error: &ApiError) {
     handle
         .dialog()
         .message(error.to_string())
-        .title("FaStar cannot start")
+        .title(words(handle).cannot_start)
         .kind(MessageDialogKind::Error)
         .show(move |_| handle_of_end.exit(1));
 }
 
 /// Says that the window stays empty, also without the graphics card; waiting on is possible.
 pub(crate) fn window_stays_empty(handle: &AppHandle) {
+    let words = words(handle);
     let handle_of_end = handle.clone();
     handle
         .dialog()
-        .message(
-            "The window stays empty, although it is drawn without the graphics card. Nothing is lost. Restarting the computer or another \
-             version of WebKitGTK may help; until then, `fastar serve` in a terminal shows FaStar in your browser.",
-        )
-        .title("FaStar cannot show its window")
+        .message(words.empty)
+        .title(words.empty_title)
         .kind(MessageDialogKind::Error)
         .buttons(MessageDialogButtons::OkCancelCustom(
-            "Close FaStar".into(),
-            "Keep waiting".into(),
+            words.close.into(),
+            words.keep_waiting.into(),
         ))
         .show(move |close| {
             if close {
@@ -145,13 +151,14 @@ pub(crate) fn ask_to_use(
     question: &str,
     answer: impl FnOnce(bool) + Send + 'static,
 ) {
+    let words = words(handle);
     let dialog = handle
         .dialog()
         .message(question)
-        .title("Use this model?")
+        .title(words.use_title)
         .buttons(MessageDialogButtons::OkCancelCustom(
-            "Use it".into(),
-            "Not now".into(),
+            words.use_it.into(),
+            words.not_now.into(),
         ));
     over_the_window(handle, dialog).show(answer);
 }
@@ -161,7 +168,7 @@ pub(crate) fn cannot_use(handle: &AppHandle, error: &ApiError) {
     let dialog = handle
         .dialog()
         .message(error.to_string())
-        .title("This file cannot be used")
+        .title(words(handle).cannot_use)
         .kind(MessageDialogKind::Error);
     over_the_window(handle, dialog).show(|_| {});
 }

@@ -16,6 +16,7 @@ mod second;
 mod signals;
 mod start;
 mod window;
+mod words;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

@@ -8,6 +8,7 @@ use fastar_app::{App, FoundModel};
 use tauri::{AppHandle, Manager};
 
 use crate::dialogs;
+use crate::words::{Words, words};
 
 /// Looks at the file and asks; not on the caller's thread, because a disk may be slow.
 pub(crate) fn ask(handle: &AppHandle, file: PathBuf) {
@@ -19,7 +20,7 @@ pub(crate) fn ask(handle: &AppHandle, file: PathBuf) {
         match app.model_file(&file) {
             Ok(found) => {
                 let yes = handle.clone();
-                dialogs::ask_to_use(&handle, &question(&found), move |use_it| {
+                dialogs::ask_to_use(&handle, &question(&found, words(&handle)), move |use_it| {
                     if use_it {
                         choose(&yes, &file);
                     }
@@ -40,13 +41,10 @@ fn choose(handle: &AppHandle, file: &Path) {
     }
 }
 
-fn question(found: &FoundModel) -> String {
+fn question(found: &FoundModel, words: &Words) -> String {
     let gigabytes = found.bytes as f64 / 1e9;
     let digits = if gigabytes < 10.0 { 2 } else { 0 };
-    format!(
-        "{} ({gigabytes:.digits$} GB) in {} becomes the model that answers, in the place of the one in use. It is loaded now, and again at every start.",
-        found.name, found.folder
-    )
+    (words.becomes)(&found.name, &format!("{gigabytes:.digits$}"), &found.folder)
 }
 
 #[cfg(test)]
@@ -56,11 +54,12 @@ mod tests {
     #[test]
     fn the_question_names_the_file_its_size_and_where_it_is() {
         let found = |bytes| {
-            question(&FoundModel {
+            let found = FoundModel {
                 name: "flash.fst".into(),
                 folder: "/models".into(),
                 bytes,
-            })
+            };
+            question(&found, &crate::words::ENGLISH)
         };
         assert!(found(160_123_456_789).starts_with("flash.fst (160 GB) in /models becomes"));
         assert!(found(3_456_789_000).starts_with("flash.fst (3.46 GB) in /models becomes"));

@@ -133,6 +133,24 @@ test('a model that is opened is asked about, and only a yes loads it and remembe
   await until('it is remembered', () => remembered() === file);
 });
 
+test('the questions of the system’s dialogs are in the language of the window', async (t) => {
+  const folder = dataFolder(t);
+  writeFileSync(join(folder, 'settings.json'), JSON.stringify({ language: 'zh' }));
+  const file = join(folder, 'small.fst');
+  execFileSync(cli(), ['convert', '../src-tauri/crates/app/demo', file], { stdio: 'pipe' });
+  const app = await start(t, folder);
+  const opened = run(t, folder, [file]);
+  assert.equal(await opened.ended, 0, opened.said);
+  const [question] = await until('it is asked in Chinese', () => {
+    const ids = windows('使用此模型');
+    return ids.length === 1 && ids;
+  });
+  screenshot('opened-model-zh');
+  xdotool('windowfocus', '--sync', question, 'key', 'Escape');
+  await until('it is gone', () => windows('使用此模型').length === 0);
+  await app.close();
+});
+
 test('the window opens where it was, and never off the screen', async (t) => {
   const folder = dataFolder(t);
   const rect = async (app) => {

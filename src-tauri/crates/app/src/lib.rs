@@ -17,6 +17,7 @@ mod hardware;
 pub mod inference;
 pub mod install;
 pub mod jobs;
+mod language;
 mod library;
 mod links;
 mod logs;
@@ -48,6 +49,7 @@ pub use chats::exchange::MAX_IMPORT_BYTES;
 pub use error::guard;
 pub use generation::{Listener, MAX_MESSAGE_BYTES};
 pub use hardware::hardware;
+pub use language::Language;
 pub use library::catalogue::{entries as catalogue, file_of};
 pub use library::{FoundModel, free_bytes};
 pub use links::MAX_LINK_BYTES;
@@ -620,9 +622,9 @@ impl App {
         Ok(self.0.chats.search(query)?)
     }
 
-    /// One chat, or all of them, as a file; saving it is the face's work.
+    /// One chat, or all of them, as a file, Markdown with headings in the person's language; saving it is the face's work.
     pub fn chat_export(&self, id: Option<&str>, format: ExportFormat) -> Result<Exported> {
-        Ok(self.0.chats.export(id, format)?)
+        Ok(self.0.chats.export(id, format, self.language())?)
     }
 
     /// Writes what [`App::chat_export`] gave into a file that the person chose: whole, or not at all.

@@ -826,6 +826,19 @@ fn an_exported_chat_comes_back_whole_in_another_app() {
     other.chat_import(&exported.text).unwrap();
     assert_eq!(other.chat_list().unwrap().len(), 2);
 
+    app.setting_set("language", &"zh".into()).unwrap();
+    let markdown = app.chat_export(Some(&id), ExportFormat::Markdown).unwrap();
+    assert!(
+        markdown
+            .text
+            .starts_with("# Was? 修复\n\n## 指令\n\nBe brief.\n\n## 我\n\na.txt:"),
+        "{}",
+        markdown.text
+    );
+    // What a machine reads is the same in every language.
+    let json = app.chat_export(Some(&id), ExportFormat::Json).unwrap();
+    assert_eq!(json.text, exported.text);
+    app.setting_set("language", &"en".into()).unwrap();
     let markdown = app.chat_export(Some(&id), ExportFormat::Markdown).unwrap();
     assert_eq!(
         markdown.text,

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::rows::{COLUMNS, message, new_id};
 use super::{Chats, notes, title, tree};
 use crate::error::{Error, Result};
+use crate::language::Language;
 use crate::generation::check_message;
 
 /// Largest file that is imported, and that is written to be imported again, in bytes.
@@ -80,8 +81,13 @@ struct FileMessage {
 
 impl Chats {
     /// One chat, or (none) all of them, as a file.
-    pub(crate) fn export(&self, id: Option<&str>, format: ExportFormat) -> Result<Exported> {
-        self.export_within(MAX_IMPORT_BYTES, id, format)
+    pub(crate) fn export(
+        &self,
+        id: Option<&str>,
+        format: ExportFormat,
+        language: Language,
+    ) -> Result<Exported> {
+        self.export_within(MAX_IMPORT_BYTES, id, format, language)
     }
 
     /// The same, with the most bytes of a file that is to be imported again.
@@ -90,6 +96,7 @@ impl Chats {
         most: usize,
         id: Option<&str>,
         format: ExportFormat,
+        language: Language,
     ) -> Result<Exported> {
         let ids = match id {
             Some(id) => vec![id.to_owned()],
@@ -98,12 +105,19 @@ impl Chats {
         let chats: Vec<Chat> = ids.iter().map(|id| self.chat(id)).collect::<Result<_>>()?;
         let name = match (id, chats.first()) {
             (Some(_), Some(chat)) => file_name(&chat.summary.title),
-            _ => "FaStar chats".to_owned(),
+            _ => match language {
+                Language::English => "FaStar chats".to_owned(),
+                Language::Chinese => "FaStar 对话".to_owned(),
+            },
         };
         let (ending, text) = match format {
             ExportFormat::Markdown => (
                 "md",
-                chats.iter().map(markdown).collect::<Vec<_>>().join("\n"),
+                chats
+                    .iter()
+                    .map(|chat| markdown(chat, language))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
             ),
             ExportFormat::Json => {
                 let chats = chats
@@ -383,16 +397,20 @@ fn add(transaction: &Transaction<'_>, chat: &FileChat, now: i64) -> rusqlite::Re
     Ok(())
 }
 
-fn markdown(chat: &Chat) -> String {
+fn markdown(chat: &Chat, language: Language) -> String {
+    let (instructions, you, answer) = match language {
+        Language::English => ("Instructions", "You", "Answer"),
+        Language::Chinese => ("指令", "我", "回答"),
+    };
     let mut out = format!("# {}\n", chat.summary.title);
     if !chat.system.is_empty() {
-        out += &format!("\n## Instructions\n\n{}\n", chat.system.trim_end());
+        out += &format!("\n## {instructions}\n\n{}\n", chat.system.trim_end());
     }
     for message in &chat.messages {
         let who = match (message.role, &message.model) {
-            (Role::User, _) => "You",
+            (Role::User, _) => you,
             (Role::Assistant, Some(model)) => model,
-            (Role::Assistant, None) => "Answer",
+            (Role::Assistant, None) => answer,
         };
         out += &format!("\n## {who}\n");
         if let Some(reasoning) = message.reasoning.as_deref().filter(|text| !text.is_empty()) {

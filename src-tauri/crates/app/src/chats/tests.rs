@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use super::*;
+use crate::language::Language;
 use fastar_api::{Draft, ErrorCode, ExportFormat, Finish, MessageStatus};
 
 const FROZEN_1: &str = include_str!("../../tests/schemas/1.sql");
@@ -536,14 +537,14 @@ fn a_file_too_large_to_be_imported_again_is_not_written_as_if_it_were_a_copy() {
         )
         .unwrap();
     let json = ExportFormat::Json;
-    let size = chats.export(None, json).unwrap().text.len();
+    let size = chats.export(None, json, Language::English).unwrap().text.len();
     assert!(size > 1000);
     assert_eq!(
-        chats.export_within(size, None, json).unwrap().text.len(),
+        chats.export_within(size, None, json, Language::English).unwrap().text.len(),
         size
     );
     let refused = |id: Option<&str>| {
-        let error = chats.export_within(size - 1, id, json).err().unwrap();
+        let error = chats.export_within(size - 1, id, json, Language::English).err().unwrap();
         error.to_string()
     };
     assert_eq!(
@@ -556,7 +557,7 @@ fn a_file_too_large_to_be_imported_again_is_not_written_as_if_it_were_a_copy() {
     assert!(refused(Some(&begun.chat.id)).ends_with("Export it to be read (Markdown)."));
     // What is only read has no such limit.
     chats
-        .export_within(1, None, ExportFormat::Markdown)
+        .export_within(1, None, ExportFormat::Markdown, Language::English)
         .unwrap();
 }
 
