@@ -1,6 +1,8 @@
 //! The desktop shell: a window around [`fastar_app`]. It opens the app, hands its commands to the page, and adds what only a
 //! desktop has (dialogs, the browser). No logic of chats or models is here.
 
+#[cfg(target_os = "linux")]
+mod awake;
 mod browser;
 mod closing;
 mod commands;
@@ -15,6 +17,8 @@ mod second;
 #[cfg(target_os = "linux")]
 mod signals;
 mod start;
+#[cfg(all(test, target_os = "linux"))]
+mod test_bus;
 mod window;
 mod words;
 
@@ -225,7 +229,10 @@ fn run(
                     handle.manage(Kept::read(&folder));
                     handle.manage(Page::new(drawing.is_safe()));
                     #[cfg(target_os = "linux")]
-                    signals::end_on_signals(handle);
+                    {
+                        signals::end_on_signals(handle);
+                        awake::follow(handle);
+                    }
                     window::open(handle)?;
                     page::watch(handle)?;
                     #[cfg(unix)]

@@ -164,59 +164,16 @@ fn failed(message: &str) -> glib::Error {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
-    use std::io::{BufRead as _, BufReader};
-    use std::process::{Child, Command, Stdio};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use super::*;
+    use crate::test_bus::{Bus, until};
 
     const INTERFACE: &str = r#"<node><interface name="org.freedesktop.Notifications"><method name="Notify">
         <arg type="s" direction="in"/><arg type="u" direction="in"/><arg type="s" direction="in"/><arg type="s" direction="in"/>
         <arg type="s" direction="in"/><arg type="as" direction="in"/><arg type="a{sv}" direction="in"/><arg type="i" direction="in"/>
         <arg type="u" direction="out"/></method></interface></node>"#;
-
-    /// A bus of its own.
-    struct Bus(Child, String);
-
-    impl Bus {
-        fn start() -> Self {
-            let mut daemon = Command::new("dbus-daemon")
-                .args(["--session", "--nofork", "--print-address=1"])
-                .stdout(Stdio::piped())
-                .spawn()
-                .expect("dbus-daemon starts");
-            let mut address = String::new();
-            let out = daemon.stdout.take().unwrap();
-            BufReader::new(out).read_line(&mut address).unwrap();
-            Self(daemon, address.trim().to_owned())
-        }
-
-        fn connection(&self) -> gio::DBusConnection {
-            let flags = gio::DBusConnectionFlags::AUTHENTICATION_CLIENT
-                | gio::DBusConnectionFlags::MESSAGE_BUS_CONNECTION;
-            gio::DBusConnection::for_address_sync(&self.1, flags, None, gio::Cancellable::NONE)
-                .unwrap()
-        }
-    }
-
-    impl Drop for Bus {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    /// Waits until it is so, while the loop goes on.
-    async fn until(is_so: impl Fn() -> bool) {
-        for _ in 0..1000 {
-            if is_so() {
-                return;
-            }
-            glib::timeout_future(Duration::from_millis(10)).await;
-        }
-        panic!("it never was");
-    }
 
     #[test]
     fn words_are_plain_and_of_a_length_that_can_be_shown() {
@@ -258,19 +215,7 @@ mod tests {
                         |_, _, _, _, _, _| false,
                     );
                     registered.unwrap();
-                    let request = ("org.freedesktop.Notifications", 0u32).to_variant();
-                    let (dbus, path) = ("org.freedesktop.DBus", "/org/freedesktop/DBus");
-                    let owned = desktop.call_future(
-                        Some(dbus),
-                        path,
-                        dbus,
-                        "RequestName",
-                        Some(&request),
-                        None,
-                        gio::DBusCallFlags::NONE,
-                        10_000,
-                    );
-                    assert_eq!(owned.await.unwrap().get::<(u32,)>(), Some((1,)));
+                    bus.own(&desktop, NAME).await;
 
                     let clicks = Rc::new(RefCell::new(Vec::new()));
                     let heard = Rc::clone(&clicks);

@@ -23,6 +23,8 @@ pub(crate) struct Words {
     pub use_it: &'static str,
     pub not_now: &'static str,
     pub cannot_use: &'static str,
+    /// Why the computer does not go to sleep; the desktop shows it.
+    pub at_work: &'static str,
     /// Of a model's name, its gigabytes and its folder.
     pub becomes: fn(&str, &str, &str) -> String,
     /// Of the title of the download at work, how many wait behind it, and whether they go on by themselves at the next start.
@@ -49,6 +51,7 @@ pub(crate) static ENGLISH: Words = Words {
     use_it: "Use it",
     not_now: "Not now",
     cannot_use: "This file cannot be used",
+    at_work: "An answer, a download or a check is under way",
     becomes: |name, gigabytes, folder| {
         format!(
             "{name} ({gigabytes} GB) in {folder} becomes the model that answers, in the place of the one in use. It is loaded now, and again at every start."
@@ -92,6 +95,7 @@ static CHINESE: Words = Words {
     use_it: "使用",
     not_now: "暂不",
     cannot_use: "无法使用此文件",
+    at_work: "正在回答、下载或检查",
     becomes: |name, gigabytes, folder| {
         format!(
             "{folder} 中的 {name}（{gigabytes} GB）将取代当前模型来回答。现在加载，以后每次启动时也会加载。"

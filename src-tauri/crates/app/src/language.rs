@@ -75,6 +75,9 @@ mod tests {
         let listed = [("LANGUAGE", "de:zh_TW:en"), ("LANG", "de_DE")];
         assert_eq!(of(&listed), Language::Chinese);
         assert_eq!(of(&[("LANGUAGE", "en:zh"), chinese]), Language::English);
-        assert_eq!(of(&[("LANGUAGE", "zh"), ("LC_ALL", "C")]), Language::English);
+        assert_eq!(
+            of(&[("LANGUAGE", "zh"), ("LC_ALL", "C")]),
+            Language::English
+        );
     }
 }

@@ -116,6 +116,12 @@ impl Sentinel {
         }
     }
 
+    /// Whether a person waits for something that takes long: a model, an answer, a job.
+    pub(crate) fn is_at_work(&self) -> bool {
+        let is_work = |(_, doing): &(u64, Doing)| !matches!(doing, Doing::Opening | Doing::Chats);
+        lock(&self.0.state).doing.iter().any(is_work)
+    }
+
     /// Whether a model must not be loaded by itself.
     pub(crate) fn holds(&self, model: &Path) -> bool {
         lock(&self.0.state).held.as_deref() == Some(model)

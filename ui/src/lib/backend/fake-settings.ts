@@ -151,6 +151,14 @@ const rows: Row[] = [
     'Never round to eight bits where that is faster. Slower; for comparing.',
   ],
   [
+    'keep_awake',
+    'performance',
+    { kind: 'switch' },
+    'live',
+    true,
+    'The computer does not go to sleep by itself while an answer, a download or a check is under way. Closing the lid still puts it to sleep.',
+  ],
+  [
     'server',
     'server',
     { kind: 'switch' },

@@ -519,6 +519,7 @@ export const en = {
       context_tokens: 'Longest conversation',
       read_ahead: 'Read ahead',
       exact_arithmetic: 'Exact arithmetic',
+      keep_awake: 'Stay awake',
       model: 'Model',
       models_folder: 'Folder for models',
       download_bytes_per_second: 'Speed limit',

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::rows::{COLUMNS, message, new_id};
 use super::{Chats, notes, title, tree};
 use crate::error::{Error, Result};
-use crate::language::Language;
 use crate::generation::check_message;
+use crate::language::Language;
 
 /// Largest file that is imported, and that is written to be imported again, in bytes.
 pub const MAX_IMPORT_BYTES: usize = 256_000_000;

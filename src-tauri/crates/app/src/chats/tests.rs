@@ -537,14 +537,25 @@ fn a_file_too_large_to_be_imported_again_is_not_written_as_if_it_were_a_copy() {
         )
         .unwrap();
     let json = ExportFormat::Json;
-    let size = chats.export(None, json, Language::English).unwrap().text.len();
+    let size = chats
+        .export(None, json, Language::English)
+        .unwrap()
+        .text
+        .len();
     assert!(size > 1000);
     assert_eq!(
-        chats.export_within(size, None, json, Language::English).unwrap().text.len(),
+        chats
+            .export_within(size, None, json, Language::English)
+            .unwrap()
+            .text
+            .len(),
         size
     );
     let refused = |id: Option<&str>| {
-        let error = chats.export_within(size - 1, id, json, Language::English).err().unwrap();
+        let error = chats
+            .export_within(size - 1, id, json, Language::English)
+            .err()
+            .unwrap();
         error.to_string()
     };
     assert_eq!(

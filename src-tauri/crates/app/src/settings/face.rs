@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::Settings;
 use super::registry::{
-    ALL, CONTEXT, DOWNLOAD_ENDPOINT, DOWNLOAD_LIMIT, DOWNLOAD_PROXY, EXACT, EXPERT_CACHE, Kind,
-    LOG_LEVEL, MAX_TOKENS, MODEL, MODELS_FOLDER, NOTIFICATIONS, READ_AHEAD, SEED, Setting,
-    TEMPERATURE, THREADS, TOP_P, find,
+    ALL, CONTEXT, DOWNLOAD_ENDPOINT, DOWNLOAD_LIMIT, DOWNLOAD_PROXY, EXACT, EXPERT_CACHE,
+    KEEP_AWAKE, Kind, LOG_LEVEL, MAX_TOKENS, MODEL, MODELS_FOLDER, NOTIFICATIONS, READ_AHEAD, SEED,
+    Setting, TEMPERATURE, THREADS, TOP_P, find,
 };
 use super::sampling::GivenSampling;
 use crate::error::{Error, Result, lock};
@@ -24,6 +24,11 @@ impl App {
         lock(&self.0.settings).flag(&NOTIFICATIONS)
     }
 
+    /// Whether the computer should not go to sleep by itself now: something is under way, and that is wanted.
+    pub fn keeps_awake(&self) -> bool {
+        self.0.sentinel.is_at_work() && lock(&self.0.settings).flag(&KEEP_AWAKE)
+    }
+
     /// Every setting as it is now, in the order of the screen.
     pub fn setting_list(&self) -> Vec<Shown> {
         let loaded = self.0.models.loaded();
@@ -31,7 +36,10 @@ impl App {
         let now = self.0.models.wish(&settings);
         ALL.into_iter()
             // What only a window does is no setting of a page in a browser.
-            .filter(|setting| setting.key != NOTIFICATIONS.key || self.1 == Face::Desktop)
+            .filter(|setting| {
+                self.1 == Face::Desktop
+                    || ![NOTIFICATIONS.key, KEEP_AWAKE.key].contains(&setting.key)
+            })
             .map(|setting| {
                 let default = setting.default_value();
                 let (value, is_set) = self.value(&settings, setting, &default);

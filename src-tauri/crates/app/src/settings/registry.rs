@@ -277,6 +277,14 @@ pub(crate) static NOTIFICATIONS: Setting = Setting {
     scope: Scope::Live,
     help: "While you look at something else, the system tells you when a download has ended or a long answer is ready.",
 };
+pub(crate) static KEEP_AWAKE: Setting = Setting {
+    key: "keep_awake",
+    section: Section::Performance,
+    kind: Kind::Switch,
+    default: Default::Switch(true),
+    scope: Scope::Live,
+    help: "The computer does not go to sleep by itself while an answer, a download or a check is under way. Closing the lid still puts it to sleep.",
+};
 
 pub(crate) static SERVER: Setting = Setting {
     key: "server",
@@ -321,7 +329,7 @@ pub(crate) static LOG_LEVEL: Setting = Setting {
 };
 
 /// All of them, in the order of the screen.
-pub(crate) static ALL: [&Setting; 31] = [
+pub(crate) static ALL: [&Setting; 32] = [
     &THEME,
     &LANGUAGE,
     &TEXT_SIZE,
@@ -341,6 +349,7 @@ pub(crate) static ALL: [&Setting; 31] = [
     &CONTEXT,
     &READ_AHEAD,
     &EXACT,
+    &KEEP_AWAKE,
     &MODEL,
     &MODELS_FOLDER,
     &DOWNLOAD_LIMIT,
