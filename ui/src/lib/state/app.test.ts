@@ -463,7 +463,8 @@ describe('a message that is too long', () => {
     expect(fake.app.open.attachments).toHaveLength(3);
     fake.app.detach(2);
     await vi.advanceTimersByTimeAsync(5000);
-    expect(count).toHaveBeenCalledOnce();
+    // The message, and each of its files.
+    expect(count).toHaveBeenCalledTimes(3);
     fake.app.send();
     expect(fake.sent).toHaveLength(1);
 
