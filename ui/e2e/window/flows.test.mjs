@@ -59,7 +59,11 @@ test('a model in the folder is checked, used and kept from deletion, and another
   await app.click('[data-testid=model-pill]');
   const row = '[data-testid=model-row][data-file="small.fst"]';
   await app.press(row, 'Check every byte');
-  await shows(app, `${row} [data-testid=job][data-state=done]`, /whole/);
+  await shows(
+    app,
+    `${row} [data-testid=job][data-state=done]`,
+    /Every weight is as it was made: [\d.]+ MB read\./,
+  );
   await app.press(row, 'Use: small');
   await shows(app, '[data-testid=model-in-use]', /small/);
   await shows(app, row, /In use/i);
@@ -108,7 +112,12 @@ test('the local server answers whoever has its key, and ends with its switch', a
   await app.click('#setting-server');
   await shows(app, '[data-testid=server-now]', new RegExp(`127\\.0\\.0\\.1:${port}`));
   const address = `http://127.0.0.1:${port}`;
-  const ask = (headers) => fetch(`${address}/api/app_info`, { method: 'POST', body: '{}', headers });
+  const ask = (headers) =>
+    fetch(`${address}/api/app_info`, {
+      method: 'POST',
+      body: '{}',
+      headers: { 'content-type': 'application/json', ...headers },
+    });
   assert.equal((await ask({})).status, 401);
   const key = readFileSync(join(folder, 'server.key'), 'utf8').trim();
   const answer = await ask({ authorization: `Bearer ${key}` });

@@ -368,7 +368,7 @@ export const en = {
     unusable: 'Cannot be used',
     get: 'Get a model',
     realIntro:
-      'FaStar leaves a model on the disk and reads the parts it needs; it is made for computers with 64 GB of memory. It has not been tried with the real files yet.',
+      'FaStar leaves a model on the disk and reads the parts it needs; it is made for computers with 64 GB of memory. It has not been tried with the real files yet.',
     recommended: 'Recommended',
     have: (download: JobState | null, onDisk: ModelFile | null): string => {
       if (download === 'running') return 'Downloading';
