@@ -21,8 +21,6 @@ pub(crate) fn open(handle: &AppHandle) -> tauri::Result<()> {
             .inner_size(place.width, place.height)
             .min_inner_size(width, height)
             .maximized(place.maximized)
-            // The page takes text files that are dropped on it, contents and not paths.
-            .disable_drag_drop_handler()
             .on_navigation(is_ours)
             .on_new_window(|_, _| NewWindowResponse::Deny);
     if let Some((x, y)) = place.place {
