@@ -4,11 +4,8 @@
 use std::fmt;
 use std::fs::{File, TryLockError};
 use std::path::Path;
-use std::time::Duration;
 
-/// A program that another thread is just starting has all open files of this one for a moment, and their locks with them.
-const TRIES: u32 = 10;
-const BETWEEN: Duration = Duration::from_millis(10);
+use crate::locks;
 
 /// Who holds a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,18 +45,10 @@ pub fn alone(path: &Path) -> Result<Option<File>, Holder> {
 /// # Errors
 /// Who holds it.
 pub fn alone_with(file: File) -> Result<File, Holder> {
-    alone_within(file, TRIES)
-}
-
-fn alone_within(file: File, tries: u32) -> Result<File, Holder> {
-    let mut tries = 0..tries;
-    while let Err(TryLockError::WouldBlock) = file.try_lock() {
-        if tries.next().is_none() {
-            return Err(Holder { pid: holder(&file) });
-        }
-        std::thread::sleep(BETWEEN);
+    match locks::alone(&file) {
+        Err(TryLockError::WouldBlock) => Err(Holder { pid: holder(&file) }),
+        _ => Ok(file),
     }
-    Ok(file)
 }
 
 /// A process that has a lock on a file. It only makes a message better.
@@ -108,31 +97,6 @@ mod tests {
         assert!(alone(&path).is_err());
         drop(held);
         assert!(alone(&path).unwrap().is_some());
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn a_program_that_has_it_for_a_moment_is_waited_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("model.fst");
-        std::fs::write(&path, "x").unwrap();
-        let shared = File::open(&path).unwrap();
-        shared.try_lock_shared().unwrap();
-        // It gets the open file as every program does that is being started, and keeps it until its input ends.
-        let mut program = std::process::Command::new("cat")
-            .stdin(std::process::Stdio::piped())
-            .stdout(shared)
-            .spawn()
-            .unwrap();
-        let again = || File::open(&path).unwrap();
-        assert!(alone_within(again(), 1).is_err());
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| alone_within(again(), 6000).is_ok());
-            std::thread::sleep(2 * BETWEEN);
-            drop(program.stdin.take());
-            assert!(waits.join().unwrap());
-        });
-        program.wait().unwrap();
     }
 
     #[test]

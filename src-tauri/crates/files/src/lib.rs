@@ -5,6 +5,7 @@
 //! links, and folders on the way to a file, which are followed.
 
 pub mod holders;
+pub mod locks;
 mod unwritten;
 
 pub use unwritten::unwritten;

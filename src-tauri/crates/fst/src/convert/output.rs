@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use fastar_files::holders;
+use fastar_files::{holders, locks};
 
 use super::journal::sync_folder;
 use crate::error::{Error, Result, shown_path};
@@ -227,7 +227,7 @@ impl Output {
             problem: "another conversion is writing it.".into(),
         };
         // Where the file system has no locks there is none.
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        if let Err(TryLockError::WouldBlock) = locks::alone(&file) {
             return Err(busy());
         }
         // Another conversion may have finished in between: then this is no longer the partial file but the container.

@@ -21,7 +21,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fastar_files::holders;
+use fastar_files::{holders, locks};
 
 use crate::{Error, RemoteFile, Result};
 
@@ -185,7 +185,7 @@ impl Recorded {
         let blocks = fastar_files::open(&blocks_path(dest), OpenOptions::new().read(true)).ok();
         let mut known = None;
         if let Some(blocks) = &blocks {
-            match blocks.try_lock_shared() {
+            match locks::shared(blocks) {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(busy(dest, blocks)),
                 // A file system without locks has no other reader's either.
@@ -254,7 +254,7 @@ fn lock(dest: &Path) -> Result<File> {
         other => other,
     }
     .map_err(|error| Error::io("write", &path, error))?;
-    match blocks.try_lock() {
+    match locks::alone(&blocks) {
         Ok(()) => Ok(blocks),
         Err(TryLockError::WouldBlock) => Err(busy(dest, &blocks)),
         Err(TryLockError::Error(error)) => Err(Error::io("lock", &path, error)),
